@@ -1,8 +1,9 @@
 """New files of a table of ours, in a folder of their own inside the table's folder, until a commit takes them in.
 
-The folder begins as an empty Delta table with the columns of the table around it. Whoever writes rows into it, the library or
-Spark, so writes the statistics of its files as well. One commit of the driver to the table itself then adds the files where
-they are: nothing is renamed, and no reader sees a file before that commit. The folder's own log is removed afterwards.
+The folder is a Delta table with the columns of the table around it. Whoever writes rows into it, the library or Spark, so
+writes the statistics of its files as well. The library makes that table together with its first file; Spark needs an empty one.
+One commit of the driver to the table itself then adds the files where they are: nothing is renamed, and no reader sees a file
+before that commit. The folder's own log is removed afterwards.
 
 ```
   output/_delta_log/                    the table
@@ -28,14 +29,14 @@ from urllib.parse import unquote
 from uuid import uuid4
 
 import pyarrow as pa
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from deltalake.transaction import AddAction, RemoveAction
 
 from materializer.errors import RetryableError, WriteFencedError
 from materializer.lake import places
 from materializer.lake.failures import translated
-from materializer.lake.log import DataFile, latest_version, read_commit
-from materializer.lake.write.commit import NO_HOOKS, NOT_COMMITTED
+from materializer.lake.log import DataFile, is_begun, latest_version, read_commit
+from materializer.lake.write.commit import NO_HOOKS, NOT_COMMITTED, WRITER
 
 OF_PLAN: Final = "plan-"
 """Prefix of the folders of a refresh: once the plan has ended, a fence refuses their commit for ever."""
@@ -44,6 +45,8 @@ OTHERS: Final = "files-"
 LOG: Final = "_delta_log"
 _ODD: Final = re.compile(r"[^0-9A-Za-z]+")
 _STATISTICS: Final = "delta.dataSkippingNumIndexedCols"
+_MAP: Final = '"type":"map"'
+_WHOLE: Final = 1 << 40
 
 
 class NewFiles:
@@ -60,13 +63,14 @@ class NewFiles:
         self._name = f"{OF_PLAN}{_ODD.sub('-', plan)[:64]}-" if plan else OTHERS
         self._may_be_committed = False
         self._staged = ""
+        self._configuration: dict[str, str] = {}
 
     def begin(self, opened: DeltaTable, *, by_driver: bool = False) -> str:
         """Create the folder, after removing that of an earlier attempt, which failed, and return where to write.
 
         Args:
             opened: The table around it, opened.
-            by_driver: Whether this process writes the files, so that they may begin on this machine.
+            by_driver: Whether this process writes the files, by :meth:`write`; they may begin on this machine.
         """
         self._clear()
         self._may_be_committed = False
@@ -75,17 +79,33 @@ class NewFiles:
             self._staged = tempfile.mkdtemp(prefix="materializer-")
         folder = self._staged or self.folder
         with translated(self.path, "writing beside", wrote=NOT_COMMITTED):
-            properties = opened.metadata().configuration
-            configuration = {_STATISTICS: properties[_STATISTICS]} if _STATISTICS in properties else {}
+            properties, schema = opened.metadata().configuration, opened.schema()
+            self._configuration = {_STATISTICS: properties[_STATISTICS]} if _STATISTICS in properties else {}
             places.make_folder(folder)
-            DeltaTable.create(
+            if not by_driver or _MAP in schema.to_json():  # the first write would name the parts of a map otherwise
+                DeltaTable.create(
+                    folder,
+                    schema,
+                    configuration=self._configuration,
+                    post_commithook_properties=NO_HOOKS,
+                    storage_options=places.options_of(folder),
+                )
+        return folder
+
+    def write(self, rows: pa.Table) -> None:
+        """Write rows with the columns of the table into one new file."""
+        folder = self._staged or self.folder
+        with translated(folder, "writing beside", wrote=NOT_COMMITTED):
+            write_deltalake(
                 folder,
-                opened.schema(),
-                configuration=configuration,
+                rows,
+                mode="append",
+                configuration=self._configuration,
+                target_file_size=_WHOLE,
+                writer_properties=WRITER,
                 post_commithook_properties=NO_HOOKS,
                 storage_options=places.options_of(folder),
             )
-        return folder
 
     def adds(self, rows: int | None = None, *, data_change: bool) -> list[AddAction]:
         """Return the actions that add the files; the caller commits them at once.
@@ -173,7 +193,9 @@ def removals(path: str, opened: DeltaTable, names: Sequence[str], *, data_change
 def _files(folder: str) -> list[DataFile]:
     """Return the files of the newest version of the folder's table."""
     present: dict[str, DataFile] = {}
-    for version in range(1, latest_version(folder) + 1):
+    if not is_begun(folder):  # nothing was written
+        return []
+    for version in range(latest_version(folder) + 1):
         commit = read_commit(folder, version)
         present = {name: f for name, f in present.items() if name not in {f.path for f in commit.removes}}
         present |= {f.path: f for f in commit.adds}

@@ -194,7 +194,7 @@ def _replace(opened: DeltaTable, replacement: _Replacement, files: NewFiles, pro
     target = target_rows(sum(f.rows for f in [*known, *unknown]) + replacement.table.num_rows)
     replaced: list[str] = []
     count = 0
-    folder = files.begin(opened, by_driver=True)
+    files.begin(opened, by_driver=True)
     for run, new in [*_runs(known, replacement), *(([file], replacement.table.slice(0, 0)) for file in unknown)]:
         remaining, rewritten = _remaining(run, replacement, shape_of(opened), is_needed=new.num_rows > 0)
         replaced += rewritten
@@ -202,7 +202,7 @@ def _replace(opened: DeltaTable, replacement: _Replacement, files: NewFiles, pro
         count += rows.num_rows
         if rows.num_rows:
             rows = _sorted(rows, replacement) if remaining else rows
-            write_parts(folder, rows, replacement.column.name, replacement.column.type, target)
+            write_parts(files, rows, replacement.column.name, replacement.column.type, target)
     adds = files.adds(count, data_change=True)
     commit_files(opened, [*adds, *removals(replacement.path, opened, replaced, data_change=True)], properties)
 

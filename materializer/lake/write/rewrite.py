@@ -12,12 +12,12 @@ time, into files of a hundred megabytes that contain all buckets.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 
 from materializer.core.policy.compaction import FileExtent, Group, cuts
 from materializer.core.spec.spec import TimeType
@@ -27,9 +27,7 @@ from materializer.lake.failures import translated
 from materializer.lake.statistics import unit
 from materializer.lake.table import open_table
 from materializer.lake.write.commit import (
-    NO_HOOKS,
     NOT_COMMITTED,
-    WRITER,
     CommitResult,
     commit_files,
     committed,
@@ -37,8 +35,6 @@ from materializer.lake.write.commit import (
     stamped,
 )
 from materializer.lake.write.new_files import NewFiles, new_files, removals
-
-_WHOLE: Final = 1 << 40
 
 
 def pieces_of(path: str, column: str, time_type: TimeType) -> tuple[int, list[FileExtent], int]:
@@ -86,7 +82,8 @@ def rewrite(
         StorageError: If the disk is full or permission is refused; nothing was committed.
     """
     with new_files(path) as files:
-        write_parts(files.begin(open_table(path), by_driver=True), _rows(path, group, order), column, time_type, target)
+        files.begin(open_table(path), by_driver=True)
+        write_parts(files, _rows(path, group, order), column, time_type, target)
         before_commit()
         return exchange(path, group, files, note)
 
@@ -107,19 +104,10 @@ def exchange(path: str, group: Group, files: NewFiles, note: Mapping[str, Any]) 
     return committed(path, None, 0, attempt, note, new_rows=group.rows)
 
 
-def write_parts(folder: str, rows: pa.Table, column: str, time_type: TimeType, target: int) -> None:
-    """Write sorted rows into the table at *folder*, cut between buckets into files of about *target* rows."""
+def write_parts(files: NewFiles, rows: pa.Table, column: str, time_type: TimeType, target: int) -> None:
+    """Write sorted rows into new files of about *target* rows, cut between buckets."""
     for part in _parts(rows, column, time_type, target):
-        with translated(folder, "writing beside", wrote=NOT_COMMITTED):
-            write_deltalake(
-                folder,
-                part,
-                mode="append",
-                target_file_size=_WHOLE,
-                writer_properties=WRITER,
-                post_commithook_properties=NO_HOOKS,
-                storage_options=places.options_of(folder),
-            )
+        files.write(part)
 
 
 def _rows(path: str, group: Group, order: Sequence[str]) -> pa.Table:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
@@ -177,6 +178,25 @@ def test_new_rows_among_those_of_a_file_are_written_with_them(bars: str) -> None
 
     assert [0, HOUR, 2 * HOUR] == times_of(bars)
     assert 1 == len(DeltaTable(bars).file_uris())
+
+
+def test_a_replaced_file_is_as_an_appended_one(tmp_path: Path) -> None:
+    """
+    Rows that are written beside the table have its columns to the last name inside a map, and statistics of as many.
+    """
+    path, many = str(tmp_path / "tags"), [f"v{i}" for i in range(40)]
+    tags = pa.map_(pa.string(), pa.int64())
+    schema = pa.schema([("ts", pa.timestamp("us", "UTC")), ("tags", tags), *((name, pa.int64()) for name in many)])
+    rows = pa.Table.from_pylist([{"ts": 0, "tags": [("a", 1)]} | dict.fromkeys(many, 7)], schema=schema)
+    lane.create_table(path, schema, name="tags")
+    lane.append_rows(path, rows, APP, 1, note(1))
+    replace_spans(path, rows, TS, SpanSet.of(EVERYTHING), APP, 2, note(2))
+    (before,), (after,) = (read_commit(path, version).adds for version in (1, 2))
+
+    assert before.path != after.path
+    assert json.loads(before.stats or "") == json.loads(after.stats or "")
+    first, second = ([c.path for c in pq.ParquetFile(f"{path}/{file.path}").schema] for file in (before, after))
+    assert first == second
 
 
 def test_rows_of_a_file_without_statistics_are_replaced(bars: str) -> None:
