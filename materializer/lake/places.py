@@ -319,11 +319,16 @@ def put_if_absent(place: str, data: bytes) -> Identity | None:
         if not is_local(place):
             tag = _store(place).put(data, "create")
             return (tag, len(data)) if tag else identity(place)
-        with open(place, "xb") as file:
-            file.write(data)
+        own = f"{place}.{uuid4().hex}"
+        try:
+            Path(own).write_bytes(data)
+            os.link(own, place)  # readers see the whole file or none
+            return _stated(own)
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(own)
     except FileExistsError:
         return None
-    return _stated(place)
 
 
 def copy(place: str, to: str) -> None:

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,6 +19,7 @@ from materializer.journal import store as store_module
 from materializer.journal.codec import Row
 from materializer.journal.ports import JournalSnapshot
 from materializer.journal.store import JournalStore
+from materializer.lake import places
 from materializer.lake.log import read_commit
 from materializer.lake.table import open_table
 from materializer.lake.write.vacuum import leftovers
@@ -149,17 +149,33 @@ def test_a_race_inside_the_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     version = fill(one, 1)
     two.read()
 
-    def slow(*args: Any, **options: Any) -> None:
+    def slow(place: str, data: bytes) -> None:
         monkeypatch.undo()
         one.append([row(2)], expected_version=version)
-        write_deltalake(*args, **options)
+        places.put(place, data)
 
-    monkeypatch.setattr(store_module, "write_deltalake", slow)
+    monkeypatch.setattr(places, "put", slow)
     with pytest.raises(JournalConflictError):
         two.append([row(3)], expected_version=version)
     two.append([row(4)], expected_version=two.read().version)
 
     assert [1, 2, 4] == numbers(JournalStore(tmp_path).read())
+
+
+def test_no_version_is_left_out(tmp_path: Path) -> None:
+    """
+    Where an older journal lies in the folder meanwhile, an append is a conflict; it does not go on beyond a hole.
+    """
+    store = JournalStore(tmp_path)
+    fill(store, 1)
+    version = fill(store, 2)  # which this object remembers
+    log = Path(store.path, "_delta_log")
+    (log / f"{version:020d}.json").unlink()
+    with pytest.raises(JournalConflictError):
+        store.append([row(3)], expected_version=version)
+
+    assert version == len(list(log.glob("*.json")))
+    assert [1] == numbers(store.read())
 
 
 def test_creating_it_twice(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import resource
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
@@ -165,6 +166,24 @@ def test_one_of_many_makes_a_file(place: str) -> None:
             [winner] = [i for i, identity in enumerate(won) if identity is not None]
             assert won[winner] == places.identity(f"{place}/{number}")
             assert str(winner).encode() == places.read(f"{place}/{number}")
+
+
+def test_a_file_is_made_whole_or_not_at_all(tmp_path: Path) -> None:
+    """
+    A write that fails on the way leaves neither a part of the file nor anything else, and the file can still be made.
+    """
+    place = str(tmp_path / "00.json")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            places.put_if_absent(place, b"x" * 100)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+    assert [] == places.names(str(tmp_path))
+    assert places.put_if_absent(place, b"whole") is not None
+    assert ["00.json"] == places.names(str(tmp_path))
 
 
 def test_one_of_many_makes_a_folder(place: str) -> None:
