@@ -159,8 +159,6 @@ class DeltaFolder:
 
     def carried(self, table: DeltaTable, app_id: str) -> int | None:
         """Return the largest number under a transaction identifier in an open handle of this table; None if there is none."""
-        if places.is_local(self.path):
-            return table.transaction_version(app_id)
         version, known = table.version(), self._carried.get(app_id)
         number, is_known = None, False
         if known is not None and known[0] <= version:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, Final
 
 import sqlglot
@@ -111,6 +112,12 @@ def compiled(sql: str, scope: Scope) -> Typed:
     Raises:
         NotLocal: If a part of it is outside the proven set.
     """
+    return Compiler(scope).of(_parsed(sql))
+
+
+@lru_cache(maxsize=1_000)
+def _parsed(sql: str) -> exp.Expr:
+    """Return the tree of a text, which callers only read: each refresh of an aggregate has much the same texts."""
     if _NOT_ANSI.search(sql) or _SHORT.search(sql):
         raise NotLocal(f"the text of {sql!r}")  # what the parser reads like something else
     try:
@@ -120,7 +127,7 @@ def compiled(sql: str, scope: Scope) -> Typed:
         raise NotLocal(f"the text of {sql!r}") from exc
     if lost:
         raise NotLocal(f"{', '.join(lost)} in {sql!r}")
-    return Compiler(scope).of(tree)
+    return tree
 
 
 def _words(sql: str) -> Counter[str]:
