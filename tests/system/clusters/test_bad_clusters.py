@@ -44,6 +44,7 @@ try:
 except MaterializerError as exc:
     print(exc.code, exc.wrote, sep="|", flush=True)
 """
+EXECUTORS = ("spark", "auto")
 needs_spark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
 
 
@@ -63,12 +64,14 @@ def refused(commands: Commands, *arguments: str) -> dict[str, Any]:
     return json.loads(ran.stderr.splitlines()[-1])["error"]
 
 
-def test_a_master_that_is_not_there(tmp_path: Path) -> None:
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_a_master_that_is_not_there(tmp_path: Path, executor: str) -> None:
     """
     It is looked for before a JVM is started; each of several masters is.
     """
     master = f"spark://127.0.0.1:{free_port()},127.0.0.1:{free_port()}"
-    error = refused(lake(tmp_path, MATERIALIZER_SPARK_MASTER=master), "apply", "definition.sql")
+    environ = {"MATERIALIZER_SPARK_MASTER": master, "MATERIALIZER_EXECUTOR": executor}
+    error = refused(lake(tmp_path, **environ), "apply", "definition.sql")
 
     assert ("spark.unreachable", 71, "nothing was written") == (error["code"], error["exit_status"], error["wrote"])
     assert f"no master answers at {master}" == error["message"]
@@ -98,12 +101,14 @@ def older_server() -> Iterator[str]:
         server.stop(None)
 
 
-def test_a_server_of_an_older_spark(tmp_path: Path) -> None:
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_a_server_of_an_older_spark(tmp_path: Path, executor: str) -> None:
     """
     Its version is named, and the one that is needed.
     """
     with older_server() as remote:
-        error = refused(lake(tmp_path, **NO_JAVA, MATERIALIZER_SPARK_REMOTE=remote), "apply", "definition.sql")
+        environ = {"MATERIALIZER_SPARK_REMOTE": remote, "MATERIALIZER_EXECUTOR": executor}
+        error = refused(lake(tmp_path, **NO_JAVA, **environ), "apply", "definition.sql")
 
     assert ("spark.failed", "nothing was written") == (error["code"], error["wrote"])
     assert f"{remote} runs Spark 3.5.6" == error["message"]
@@ -158,6 +163,28 @@ def test_a_server_without_delta(tmp_path: Path) -> None:
 
     assert ("spark.no-delta", 71) == (error["code"], error["exit_status"])
     assert "spark.sql.extensions" in error["hint"]
+    assert 72 == sum(commands.output()["n"].to_pylist())
+
+
+@needs_spark
+@pytest.mark.spark
+@pytest.mark.slow
+def test_what_the_process_computes_needs_no_cluster(tmp_path: Path) -> None:
+    """
+    Where no master answers, a few rows are refreshed all the same; what is left to Spark has the error, and writes nothing.
+    """
+    commands = Commands(tmp_path / "lake", {})
+    commands.root.mkdir()
+    commands.applied(days=(1,))
+    commands.environ.update({"MATERIALIZER_SPARK_MASTER": f"spark://127.0.0.1:{free_port()}"})
+    errors = [refused(commands, "refresh", "trades_1h")]
+    commands.environ.update({"MATERIALIZER_EXECUTOR": "auto", "MATERIALIZER_LOCAL_ROWS": "1"})
+    errors += [refused(commands, "refresh", "trades_1h")]
+    assert [] == commands.output().to_pylist()
+    del commands.environ["MATERIALIZER_LOCAL_ROWS"]
+    commands.done("refresh", "trades_1h")
+
+    assert {"spark.unreachable"} == {error["code"] for error in errors}
     assert 72 == sum(commands.output()["n"].to_pylist())
 
 
