@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from deltalake import DeltaTable
@@ -20,6 +20,11 @@ from tests.system.builders import DAY, Site, some_slow, spark_is_slow
 from tests.system.engine_histories import DEFINITIONS, World
 from tests.system.lake import Died, micros, replayed
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from materializer.config import ExecutorChoice
+
 KEEPS: Final = {"output.retention": "3 hours"}
 SUMS: Final[dict[str, Any]] = {
     "engine": "reactive_state",
@@ -28,6 +33,25 @@ SUMS: Final[dict[str, Any]] = {
     "measures": {"sums": "cumsum(price)"},
 }
 TRADES: Final = [("00:10", "A", 1), ("01:10", "A", 2), ("02:10", "A", 4), ("03:10", "A", 8)]
+
+
+@pytest.mark.parametrize("executor", ["spark", "auto"])
+def test_what_left_the_output_stays_away_whoever_computes(
+    tmp_path: Path, spark: SparkSession, executor: ExecutorChoice
+) -> None:
+    """
+    A refresh that computes old results again, too, publishes those alone that the output keeps.
+    """
+    site = Site(tmp_path, spark, executor=executor)
+    site.table().trade(*TRADES)
+    bars = {"engine": "time_series", "window_size": "10 minutes", "step": "10 minutes", "measures": {"n": "count(*)"}}
+    site.lake.define("made", "trades", time="ts", keys=["sym"], properties={"output.retention": "2 hours"}, **bars)
+    site.lake.refresh("made")
+    site.tables["trades"].trade(("00:40", "A", 1), ("04:10", "A", 1))
+    runs = site.lake.refresh("made", force=True).runs
+
+    assert true(site.lake) > micros(DAY)
+    assert {"local" if executor == "auto" else ""} == {run.report.executor for run in runs}
 
 
 def summed(site: Site, **properties: str) -> Site:

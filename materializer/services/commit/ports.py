@@ -232,9 +232,10 @@ class DeltaPorts(SwitchTables):
     def compute(self, plan: Plan, work: Work | None) -> Computed:
         """See :class:`Ports`."""
         self._why_moved, self._jobs = "", 0  # not of an earlier run of the same request
+        definition = self._published()
         if plan.executor is ExecutorKind.LOCAL and self._local is not None:
             try:
-                return self._computed_here(plan, work, self._local)
+                return self._computed_here(definition, plan, work, self._local)
             except NotLocal as exc:
                 self._why_moved = str(exc)
                 if (self.planner.request.options.executor or self._config.executor) == "local":
@@ -243,7 +244,7 @@ class DeltaPorts(SwitchTables):
                         hint="leave the choice to 'auto'",
                     ) from exc
         spark = self._used = self._spark()
-        paths, definition = self.aggregate.paths, self._published()
+        paths = self.aggregate.paths
         hull = self.observation.hull(plan.source_version)
         asked = metrics(definition, plan) if has_gate(definition.spec, plan.n) else ()
         try:
@@ -262,10 +263,10 @@ class DeltaPorts(SwitchTables):
         self._refuse_fewer(spark, plan, self._computed)
         return self._computed
 
-    def _computed_here(self, plan: Plan, work: Work | None, local: LocalExecutor) -> Computed:
-        aggregate, hull = self.aggregate, self.observation.hull(plan.source_version)
-        paths = aggregate.paths
-        computed = local.compute(aggregate.definition, aggregate.source, paths["partials"], plan, hull=hull, work=work)
+    def _computed_here(self, definition: Definition, plan: Plan, work: Work | None, local: LocalExecutor) -> Computed:
+        source, partials = self.aggregate.source, self.aggregate.paths["partials"]
+        hull = self.observation.hull(plan.source_version)
+        computed = local.compute(definition, source, partials, plan, hull=hull, work=work)
         self._refuse_fewer(local, plan, computed)
         self._computed = computed
         return computed
