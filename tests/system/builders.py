@@ -19,6 +19,7 @@ from materializer.config import Config
 from materializer.services.refresh.reports import RefreshReport
 from tests import tables
 from tests.system.lake import literal
+from tests.system.twins import TwinLake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -138,15 +139,17 @@ class Site:
     Args:
         root: A folder of the test's own; the lake is in it.
         spark: The session of the run.
-        settings: Of the configuration. Spark computes, unless they say otherwise: most tests are about what it computes, and
-            ``tests/local`` compares the local executor with it.
+        is_compared: Whether Spark does again in a copy what this process computes; see :class:`TwinLake`.
+        settings: Of the configuration. Spark computes, unless they say otherwise.
     """
 
-    def __init__(self, root: Path, spark: SparkSession, **settings: Any) -> None:
+    def __init__(self, root: Path, spark: SparkSession, *, is_compared: bool = False, **settings: Any) -> None:
         self.root = root
         self.spark = spark
+        self.is_compared = is_compared
         self.config = Config(**{"executor": "spark", **settings})
-        self.lake = Materializer(root / "lake", spark=spark, config=self.config)
+        self.local_runs: list[str] = []
+        self.lake = self._lake()
         self.tables: dict[str, Table] = {}
         self._verified: set[str] = set()
 
@@ -163,11 +166,17 @@ class Site:
 
     def opened(self, **settings: Any) -> Materializer:
         """Return the same lake, opened anew without a session."""
-        return Materializer(self.lake.root, config=Config(**{"executor": "spark", **settings}))
+        return Materializer(self.lake.root, config=Config(**{"executor": self.config.executor, **settings}))
 
     def opened_with(self, on_checkpoint: Callable[[str], None]) -> Materializer:
         """Return the same lake with the run's session, which tells its steps."""
-        return Materializer(self.lake.root, spark=self.spark, config=self.config, on_checkpoint=on_checkpoint)
+        return self._lake(on_checkpoint)
+
+    def _lake(self, on_checkpoint: Callable[[str], None] = lambda _: None) -> Materializer:
+        root = self.root / "lake"
+        if self.is_compared:
+            return TwinLake(root, self.spark, self.config, self.local_runs, on_checkpoint)
+        return Materializer(root, spark=self.spark, config=self.config, on_checkpoint=on_checkpoint)
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """Return what plain Spark says, sorted; instants are naive and UTC."""

@@ -314,6 +314,7 @@ def test_work_without_java_is_refused_and_not_lost(busy):
     busy.expect_true()
 
 
+@pytest.mark.of_spark
 def test_products_that_cancel_each_other_are_equal_up_to_rounding(site):
     """
     Cubes and products of large values of both signs: the tolerance follows the terms, not the values.
@@ -336,6 +337,7 @@ def test_products_that_cancel_each_other_are_equal_up_to_rounding(site):
     assert report.is_equal, report.examples
 
 
+@pytest.mark.of_spark
 def test_a_warm_refresh_opens_no_log_again(busy: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """
     However long the logs of source, partials and output are: what is open is brought up to date.
@@ -371,6 +373,7 @@ def test_a_refresh_counts_the_files_that_it_replaces(site):
     assert [0, 2] == [r.runs[0].report.files_rewritten for r in (first, site.lake.refresh("hourly"))]
 
 
+@pytest.mark.of_spark
 @pytest.mark.parametrize(
     ("measures", "more", "is_interpreted"),
     [
