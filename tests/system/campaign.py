@@ -3,8 +3,9 @@
     python -m tests.system.campaign [--minutes 30] [--target 600] [--worker 0/2] [--seed 9000] [--chunks N] [--each N] [--on s3]
     python -m tests.system.campaign --summary
 
-Every chunk is a process of one of the machines (work and deaths, changed definitions, repairs, retention, engines that are kept
-for long, engines whose history is frozen) with a seed and a lane of its own; every fourth chunk of a machine is in Spark's lane.
+Every chunk is a process of one of the machines (work and deaths, changed definitions, repairs, retention, engines, engines that are
+kept for long, engines whose history is frozen) with a seed and a lane of its own; every fourth chunk of a machine is in Spark's
+lane. In each history refreshes by both executors take turns.
 What a chunk ran and found becomes a line of ``docs/benchmarks/campaign.jsonl``, with what the code was: a campaign is of one
 state of the package ``materializer/``, and begins anew when that changes. ``--worker K/N`` takes every N-th turn of the machines, so that N
 processes share the work; each stops before the chunk that would not end within its ``--minutes``. A chunk that finds something, dies
@@ -44,6 +45,7 @@ MACHINES: Final[Mapping[str, tuple[str, int]]] = {
     "changed definitions": ("tests.system.stateful --versions --examples {histories} --steps 12", 5),
     "repairs": ("tests.system.stateful --repairs --examples {histories} --steps 12", 5),
     "retention": ("tests.system.stateful --retention --examples {histories} --steps 12", 5),
+    "engines": ("tests.system.engine_histories --trace --histories {histories} --steps 4", 5),
     "engines, kept": ("tests.system.engine_histories --kept --trace --histories {histories} --steps 4", 5),
     "engines, frozen": ("tests.system.engine_histories --frozen --trace --histories {histories} --steps 4", 5),
 }

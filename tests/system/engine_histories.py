@@ -3,7 +3,8 @@
     python -m tests.system.engine_histories [--histories 20] [--seed 1] [--engine NAME] [--lane driver]
 
 What is checked is that computing what a change touches gives the same as computing everything; that everything is computed
-right is for the oracles to say.
+right is for the oracles to say. Refreshes by Spark and by whatever fits take turns. ``python -m tests.system.campaign`` runs many
+histories, a few in each process, and goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import cycle
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -27,7 +29,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from materializer.api import Materializer
-from materializer.config import Config, SparkConfig
+from materializer.config import Config, ExecutorChoice, SparkConfig
 from tests import tables
 
 if TYPE_CHECKING:
@@ -73,6 +75,7 @@ DEFINITIONS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 NO: Final[Mapping[str, str]] = MappingProxyType({})
+EXECUTORS: Final[tuple[ExecutorChoice, ...]] = ("auto", "spark")
 OPEN_ENDED: Final = ("compressed_hopping_window", "snapshot_window", "count_window")
 """Engines that take events without an end as they are."""
 
@@ -101,6 +104,7 @@ class World:
     ids: list[int] = field(default_factory=list)
     times: list[datetime] = field(default_factory=list)
     seen: Counter[str] = field(default_factory=Counter)
+    executors: Iterator[ExecutorChoice] = field(default_factory=lambda: cycle(EXECUTORS))
 
     @property
     def source(self) -> str:
@@ -186,7 +190,7 @@ class World:
         Raises:
             AssertionError: If a row differs.
         """
-        report = made.refresh("made", **options)
+        report = made.refresh("made", executor=next(self.executors), **options)
         for run in report.runs:
             self.seen[f"strategy {run.plan.strategy}"] += 1
             self.seen[f"executor {run.report.executor or 'spark'}"] += 1

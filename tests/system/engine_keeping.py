@@ -102,8 +102,9 @@ class Kept:
 
     def refresh(self, made: Materializer) -> None:
         """Refresh everything."""
-        runs = made.refresh("made").runs
+        runs = made.refresh("made", executor=next(self.world.executors)).runs
         self.world.seen.update(f"strategy {run.plan.strategy}" for run in runs)
+        self.world.seen.update(f"executor {run.report.executor or 'spark'}" for run in runs)
         for found in (run.verdict.get("sampled", {}) for run in runs):
             self.world.seen.update(f"canaries {kind}" for kind in ("clean", "touched") if found.get(kind))
 

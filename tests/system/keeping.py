@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 from unittest import mock
@@ -193,6 +194,7 @@ class Keeping(RuleBasedStateMachine):
     ) -> None:
         """Make the source and the aggregate, and publish what there is."""
         Keeping.seen["examples"] += 1
+        self.executors = cycle(("auto", "spark"))
         home = f"{self.folder}/{uuid4().hex}"
         self.source = Source(f"{home}/source", has_feed=True)
         self.root = f"{home}/lake"
@@ -235,10 +237,11 @@ class Keeping(RuleBasedStateMachine):
     def refresh(
         self, commits: list[Commit], window: tuple[int | None, int | None], force: bool, death: Death | None
     ) -> None:
-        """Refresh, perhaps only a window."""
+        """Refresh, perhaps only a window; the executors take turns."""
         self.committed(commits)
         start, end = (None if hours is None else self.at(hours) for hours in window)
-        self.command("refresh", death, lambda m: m.refresh("hourly", start, end, force=force), end=window[1])
+        options = {"force": force, "executor": next(self.executors)}
+        self.command("refresh", death, lambda m: m.refresh("hourly", start, end, **options), end=window[1])
         self.check_followed()
 
     @rule(commits=COMMITS, window=WINDOWS, runs=RUNS, death=REFRESHING)
@@ -547,6 +550,7 @@ class Keeping(RuleBasedStateMachine):
             Keeping.seen["canaries looked"] += bool(report.runs and status.canaries and status.canaries.clean)
             for run in report.runs:
                 Keeping.seen.update(f"strategy {strategy}" for strategy in run.report.strategy.split("+"))
+                Keeping.seen[f"executor {run.report.executor or 'spark'}"] += 1
         for each in report if isinstance(report, list) else ():
             if isinstance(each, MaintainReport):
                 Keeping.seen["tables maintained"] += sum(bool(table.rewritten) for table in each.done)
