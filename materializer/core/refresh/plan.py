@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Annotated, Any, Final, TypeAlias, assert_never
 
-from materializer.core.codec import JsonForm, as_json, from_json, json_fields, json_list
+from materializer.core.codec import JsonForm, as_json, from_json, json_fields, json_list, json_methods
 from materializer.core.refresh.invalidation import Entry, Key
 from materializer.core.time.spans import Span, SpanSet
 
@@ -65,17 +65,33 @@ class Estimate:
 
     @property
     def cost(self) -> float:
-        """The number by which strategies are compared: the rows to aggregate, plus a fraction of the rows to open."""
+        """The rows to aggregate, plus a fraction of the rows to open; it decides where prices are too close to tell."""
         return self.likely_rows + self.rows / OPENED
 
 
-@json_list
+@json_methods
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A strategy that was not chosen, with the reason."""
+    """A strategy that was not chosen, with the reason.
+
+    Args:
+        strategy: The strategy.
+        reason: Why not.
+        seconds: What it would take, beyond the floor and what is written; None where it is not possible.
+    """
 
     strategy: str
     reason: str
+    seconds: float | None = None
+
+    def as_json(self) -> list[Any]:
+        """Return a list of the fields, without seconds that are not known."""
+        return [self.strategy, self.reason, *([] if self.seconds is None else [self.seconds])]
+
+    @classmethod
+    def from_json(cls, data: list[Any]) -> Rejected:
+        """Return what :meth:`as_json` wrote."""
+        return cls(*data)
 
 
 @json_fields(later=())
@@ -86,7 +102,11 @@ class Settle:
     spans: SpanSet
 
 
-@json_fields(order=("spans", "reason", "estimate", "rejected", "keys"), later=("keys",), omits=("keys",))
+@json_fields(
+    order=("spans", "reason", "estimate", "rejected", "keys", "seconds"),
+    later=("keys", "seconds"),
+    omits=("keys", "seconds"),
+)
 @dataclass(frozen=True, slots=True)
 class Recompute:
     """Buckets that are computed from raw rows at the pinned source version: all of a bucket, or the groups of some keys.
@@ -104,6 +124,7 @@ class Recompute:
         windows: Upper bound of the windows that an engine makes; None when there are no more windows than rows.
         keys: How many different keys changed, when only the groups of the keys are computed that the entries of the plan
             record; all other groups are stored partials. None when whole buckets are computed.
+        seconds: What it takes, as predicted, beyond the floor and what is written.
     """
 
     spans: SpanSet
@@ -115,9 +136,10 @@ class Recompute:
     is_discard: bool = False
     windows: int | None = None
     keys: int | None = None
+    seconds: float = 0.0
 
 
-@json_fields(later=())
+@json_fields(later=["seconds"], omits=["seconds"])
 @dataclass(frozen=True, slots=True)
 class Merge:
     """Buckets whose stored partials are merged with partials of the rows inserted since.
@@ -127,15 +149,17 @@ class Merge:
         after: Source version that the stored partials reflect; the change feed is read from the next version on.
         estimate: The cost of reading the inserted rows and the stored partials.
         rejected: The other strategies, each with its reason.
+        seconds: What it takes, as predicted, beyond the floor and what is written.
     """
 
     spans: SpanSet
     after: int
     estimate: Estimate = Estimate()
     rejected: tuple[Rejected, ...] = ()
+    seconds: float = 0.0
 
 
-@json_fields(later=())
+@json_fields(later=["seconds"], omits=["seconds"])
 @dataclass(frozen=True, slots=True)
 class RollUp:
     """Buckets that are merged from the partials of a finer aggregate over the same rows, which is clean there.
@@ -149,6 +173,7 @@ class RollUp:
         keys: (name of our key, name of its key) of each key.
         estimate: The cost of reading its partials.
         rejected: The other strategies, each with its reason.
+        seconds: What it takes, as predicted, beyond the floor and what is written.
     """
 
     spans: SpanSet
@@ -159,6 +184,7 @@ class RollUp:
     keys: tuple[tuple[str, str], ...]
     estimate: Estimate = Estimate()
     rejected: tuple[Rejected, ...] = ()
+    seconds: float = 0.0
 
 
 Step: TypeAlias = Settle | Recompute | Merge | RollUp
@@ -188,7 +214,10 @@ class TableBase:
     version: int
 
 
-@json_fields(later=("executor", "executor_reason"), omits=("executor", "executor_reason"))
+@json_fields(
+    later=("executor", "executor_reason", "seconds", "unlearned"),
+    omits=("executor", "executor_reason", "seconds", "unlearned"),
+)
 @dataclass(frozen=True, slots=True)
 class Plan:
     """One decided refresh.
@@ -205,6 +234,8 @@ class Plan:
         output: The output table when the plan was made.
         executor: What computes it.
         executor_reason: Why that, in words.
+        seconds: How long it takes, as predicted.
+        unlearned: How long by the rates alone; see :mod:`materializer.core.refresh.price`.
     """
 
     id: str
@@ -218,6 +249,8 @@ class Plan:
     output: TableBase
     executor: ExecutorKind = ExecutorKind.SPARK
     executor_reason: str = ""
+    seconds: float = 0.0
+    unlearned: float = 0.0
 
     @property
     def spans(self) -> SpanSet:
@@ -309,7 +342,7 @@ def strategy_of(step: Step) -> str:
             assert_never(step)
 
 
-@json_fields(omits=("executor",))
+@json_fields(omits=("executor", "predicted", "unlearned"))
 @dataclass(frozen=True, slots=True)
 class RunReport:
     """The result of one refresh, which is the payload of its ``done`` event.
@@ -327,6 +360,8 @@ class RunReport:
         seconds: Wall time.
         strategy: Strategy of the plan.
         executor: ``local`` if the process computed it itself; "" if Spark did.
+        predicted: Wall time as the plan predicted it; 0 if it did not.
+        unlearned: As the rates alone predicted it; see :mod:`materializer.core.refresh.price`.
     """
 
     source_version: int
@@ -343,6 +378,8 @@ class RunReport:
     seconds: float = 0.0
     extra: dict[str, Any] = field(default_factory=dict)
     executor: str = ""
+    predicted: float = 0.0
+    unlearned: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

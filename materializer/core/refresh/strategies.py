@@ -10,15 +10,45 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from materializer.core.refresh.invalidation import MAX_KEYS, Cause, Entry
-from materializer.core.refresh.plan import BY_KEY, Estimate, Merge, Recompute, Rejected, Settle, Step
+from materializer.core.refresh.plan import (
+    BY_KEY,
+    MAX_SPANS,
+    Estimate,
+    ExecutorKind,
+    Merge,
+    Recompute,
+    Rejected,
+    Settle,
+    Step,
+    strategy_of,
+)
+from materializer.core.refresh.price import Prices
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 
 MAX_MERGES: Final = 8
 """Most merge groups in one plan. Each reads its own run of source versions, so many small ones cost more than they save."""
 
 
+SCAN: Final = "scan"
+"""The strategy that was asked for if one recompute of the whole window is wanted."""
+MUCH: Final = 0.8
+"""One recompute takes the place of several steps if it takes less than this share of their time."""
+WORTH: Final = 0.05
+"""And if it saves more than so many seconds."""
+NOISE: Final = 0.005
+"""Seconds by which prices have to differ to decide."""
 BESIDE: Final = 1_000
 """How many rows a merge may cost more than computing its keys, which is another read beside those of other merges."""
+
+
+def is_cheaper(estimate: Estimate, other: Estimate, seconds: float) -> bool:
+    """Whether reading one thing is cheaper than another that takes so many seconds less."""
+    return seconds < 0 if abs(seconds) > NOISE else estimate.cost < other.cost
+
+
+def by_rates(strategy: str, estimate: Estimate) -> float:
+    """Return the seconds of a strategy on Spark, before anything was learned."""
+    return Prices().reading(ExecutorKind.SPARK, strategy, estimate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +69,10 @@ class Facts:
         frozen: The frozen boundary. Raw rows below it may be gone, so entries there are merged whatever the cost.
         keyed: The cost of reading the raw rows of the changed keys of some entries; None when a bucket is one group.
         not_keyed: Why changed keys are not recorded, at least not without Spark; empty when they are.
+        price: The seconds of a strategy, by its name and what it reads.
+        only: The one strategy that was asked for where it is allowed; "" when the price decides.
+        step: The seconds of a step beyond the first.
+        copy: The seconds of copying the stored groups of clean buckets, in both tables.
     """
 
     raw: Callable[[SpanSet], Estimate]
@@ -53,6 +87,14 @@ class Facts:
     frozen: int = NEG_INF
     keyed: Callable[[Sequence[Entry]], Estimate] | None = None
     not_keyed: str = ""
+    price: Callable[[str, Estimate], float] = by_rates
+    only: str = ""
+    step: float = 0.0
+    copy: Callable[[SpanSet], float] = lambda _: 0.0
+
+    def is_cheaper(self, strategy: str, estimate: Estimate, other: str, others: Estimate) -> bool:
+        """Whether a strategy is cheaper than another: in seconds or, where these are nearly equal, in rows."""
+        return is_cheaper(estimate, others, self.price(strategy, estimate) - self.price(other, others))
 
 
 _REASONS: Final = {
@@ -119,17 +161,55 @@ def decide(taken: Iterable[Entry], facts: Facts) -> tuple[Step, ...]:
     return tuple(steps)
 
 
+def together(steps: Sequence[Step], facts: Facts, window: SpanSet) -> tuple[Step, ...]:
+    """Return the steps of a plan, or one recompute in their place where that is cheaper: of all their buckets, or of all of a window.
+
+    Each step beyond the first has a price of its own, and clean buckets between the spans of a plan are copied, which costs reading
+    them; one scan of the window copies nothing.
+
+    Args:
+        steps: The steps, from :func:`decide`; of buckets that are not frozen.
+        facts: The facts.
+        window: The buckets of the window that may be computed from raw rows.
+    """
+    computed = [s for s in steps if isinstance(s, Merge) or (isinstance(s, Recompute) and not s.is_discard)]
+    dirty = SpanSet.union(span for step in computed for span in step.spans)
+    if not computed or facts.only not in ("", SCAN) or not dirty.spans[0].start >= facts.frozen:
+        return tuple(steps)
+    between = dirty.at_most(MAX_SPANS) - dirty
+    pieces = sum(s.seconds for s in computed) + facts.step * (len(computed) - 1) + facts.copy(between)
+    raw, every = facts.raw(dirty), facts.present(window) | dirty
+    whole, everything = facts.price("recompute", raw), facts.raw(every)
+    scan = facts.price("recompute", everything) + facts.copy(every - dirty)
+    others = [s for s in steps if s not in computed]
+    against = tuple(Rejected(strategy_of(s), f"{len(computed)} steps would take longer", s.seconds) for s in computed)
+    least = min(pieces, whole + facts.copy(between))
+    if facts.only == SCAN or (scan < MUCH * least and least - scan > WORTH):
+        reason = "one scan of the whole window is cheaper than its dirty buckets and what lies between them"
+        return (Recompute(every, reason, everything, against, seconds=scan), *others)
+    if len(computed) > 1 and least < MUCH * pieces and pieces - least > WORTH:
+        is_rebuild = any(isinstance(s, Recompute) and s.is_rebuild for s in computed)
+        reason = "one recompute is cheaper than several steps"
+        return (Recompute(dirty, reason, raw, against, is_rebuild, seconds=whole), *others)
+    return tuple(steps)
+
+
 def _merge(after: int, entries: Sequence[Entry], facts: Facts) -> tuple[Merge, str]:
     """Return a merge of the rows inserted since a version, and why another strategy is cheaper, or ""."""
     spans = SpanSet.union(e.span for e in entries)
     merge, raw = facts.changed(after, spans) + facts.stored(spans), facts.raw(spans)
-    found = Merge(spans, after, merge, (Rejected("recompute", f"would read {raw.rows:,} raw rows"),))
+    price, whole = facts.price("merge", merge), facts.price("recompute", raw)
+    found = Merge(spans, after, merge, (Rejected("recompute", f"would read {raw.rows:,} raw rows", whole),), price)
     costs = f"about {merge.likely_rows:,} changed and kept rows out of {merge.rows:,} would not be cheaper than"
-    if merge.cost >= raw.cost:
+    if facts.only == "merge":
+        return found, ""
+    if facts.only:
+        return found, f"'{facts.only}' was asked for"
+    if not facts.is_cheaper("merge", merge, "recompute", raw):
         return found, f"{costs} {raw.likely_rows:,} raw rows out of {raw.rows:,}"
     if facts.keyed is not None and all(why_not_keyed(e, facts) is None for e in entries):
         keyed = facts.keyed(entries) + facts.stored(spans)
-        if merge.cost >= keyed.cost + BESIDE:
+        if facts.is_cheaper(BY_KEY, keyed, "merge", merge) and merge.cost >= keyed.cost + BESIDE:
             return found, f"{costs} {keyed.likely_rows:,} rows of changed keys and stored groups out of {keyed.rows:,}"
     return found, ""
 
@@ -142,26 +222,30 @@ def _recomputes(cause: Cause, why_not_merge: str, entries: Sequence[Entry], fact
     for why_not_keys, found in by_key.items():
         spans = SpanSet.union(e.span for e in found)
         raw, why_not = facts.raw(spans), why_not_keys
+        whole, by_keys = facts.price("recompute", raw), None
         rejected = [Rejected("merge", why_not_merge)]
         after = min((e.after for e in found if e.after is not None), default=None)
         changed = facts.changed(after, spans).rows if cause is Cause.CHANGE and after is not None else None
         if why_not_keys is None and facts.keyed is not None:
             keyed = facts.keyed(found) + facts.stored(spans)
-            if keyed.cost < raw.cost:
+            by_keys = facts.price(BY_KEY, keyed)
+            is_cheaper = facts.is_cheaper(BY_KEY, keyed, "recompute", raw)
+            if (is_cheaper and not facts.only) or facts.only == BY_KEY:
                 rejected.append(
-                    Rejected("recompute", f"would aggregate about {raw.likely_rows:,} of {raw.rows:,} raw rows")
+                    Rejected("recompute", f"would aggregate about {raw.likely_rows:,} of {raw.rows:,} raw rows", whole)
                 )
                 keys = len(frozenset[object]().union(*(e.keys or () for e in found)))
-                yield Recompute(spans, _REASONS[cause], keyed, tuple(rejected), changed_rows=changed, keys=keys)
+                reason = _REASONS[cause]
+                yield Recompute(spans, reason, keyed, tuple(rejected), changed_rows=changed, keys=keys, seconds=by_keys)
                 continue
             why_not = (
                 f"about {keyed.likely_rows:,} rows of changed keys and stored groups out of {keyed.rows:,} would not be cheaper "
                 f"than {raw.likely_rows:,} raw rows out of {raw.rows:,}"
             )
         if why_not:
-            rejected.append(Rejected(BY_KEY, why_not))
+            rejected.append(Rejected(BY_KEY, why_not, by_keys))
         is_rebuild = cause in {Cause.LOST, Cause.REPAIRED} or facts.is_first
-        yield Recompute(spans, _REASONS[cause], raw, tuple(rejected), is_rebuild, changed)
+        yield Recompute(spans, _REASONS[cause], raw, tuple(rejected), is_rebuild, changed, seconds=whole)
 
 
 def _split_frozen(taken: Iterable[Entry], edge: int) -> tuple[dict[int, SpanSet], tuple[Entry, ...]]:
@@ -184,7 +268,8 @@ def _split_frozen(taken: Iterable[Entry], edge: int) -> tuple[dict[int, SpanSet]
 
 def _frozen_merge(after: int, spans: SpanSet, facts: Facts) -> Merge:
     """Return a merge of the rows that arrived below the frozen boundary, even where the source no longer has these rows."""
-    return Merge(spans, after, facts.changed(after, spans) + facts.stored(spans), (Rejected("recompute", FROZEN),))
+    estimate = facts.changed(after, spans) + facts.stored(spans)
+    return Merge(spans, after, estimate, (Rejected("recompute", FROZEN),), facts.price("merge", estimate))
 
 
 def why_not_merge(entry: Entry, facts: Facts) -> str | None:

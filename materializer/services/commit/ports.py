@@ -319,6 +319,8 @@ class DeltaPorts(SwitchTables):
             commits=self.counters.commits + 1,
             files_rewritten=self.counters.files_rewritten,
             executor=ExecutorKind.LOCAL.value if result.is_local else "",
+            predicted=round(plan.seconds, 3),
+            unlearned=0.0 if self._why_moved else round(plan.unlearned, 4),
         )
 
     def close(self) -> None:

@@ -29,6 +29,7 @@ class RefreshOptions:
         publish_anyway: Why rows that fail the gate are published all the same, or "".
         accept_fewer_rows: Whether history may be recomputed from fewer raw rows than it was made from.
         executor: What computes it, instead of what the configuration says; "" for that.
+        strategy: The one strategy that is wanted where it is allowed, instead of the cheapest; "" for that.
         plan_note: What the plan of every run says besides, such as the policy that asked for it; plain JSON values.
 
     Raises:
@@ -47,6 +48,7 @@ class RefreshOptions:
     publish_anyway: str = ""
     accept_fewer_rows: bool = False
     executor: str = ""
+    strategy: str = ""
     plan_note: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -11,8 +11,20 @@ from uuid import uuid4
 
 from materializer.core.engines.work import Work
 from materializer.core.refresh.invalidation import Cause, Entry, InvalidationLog
-from materializer.core.refresh.plan import BY_KEY, MAX_SPANS, Lane, Merge, Plan, Recompute, RollUp, Settle, TableBase
-from materializer.core.refresh.strategies import Facts, decide, reason_of
+from materializer.core.refresh.plan import (
+    BY_KEY,
+    MAX_SPANS,
+    ExecutorKind,
+    Lane,
+    Merge,
+    Plan,
+    Recompute,
+    RollUp,
+    Settle,
+    TableBase,
+)
+from materializer.core.refresh.price import RATES, Prices
+from materializer.core.refresh.strategies import Facts, decide, reason_of, together
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
 from materializer.errors import NotIncrementalError
 from materializer.journal.events import Captured, Event, Invalidated, Planned
@@ -148,11 +160,12 @@ class RunPlanner:
         changed_in: SpanSet,
         due: _Due,
     ) -> Decision:
-        from materializer.services.planning import automatic_rollup, executors
+        from materializer.services.planning import automatic_rollup, executors, prices
 
         dirty, outlived = due.dirty, due.outlived
+        known = prices.prices_of(self.observation.others()[1])
         raw, stored = self.observation.raw(state.cursor), self.observation.partials(heads[Which.PARTIALS].version)
-        facts = self._facts(state, raw, stored, self.observation.stale(dirty, heads))
+        facts = self._priced(self._facts(state, raw, stored, self.observation.stale(dirty, heads)), stored, known)
         dirt = self._dirt(state, SpanSet.of(window))
         dirty_spans = SpanSet.union(e.span for e in dirty)
         run = runs.first_run(
@@ -170,7 +183,10 @@ class RunPlanner:
         memory: dict[str, Any] = {}
         work: Work | None = None
         if self.of_engine is None:
-            steps = automatic_rollup.chosen(decide(taken, facts), self.observation, state.cursor)
+            computable = SpanSet.of(run.window) & frozen_bound.raw_spans(state)
+            steps = together(decide(taken, facts), facts, computable)
+            if facts.only in ("", automatic_rollup.ROLL_UP):
+                steps = automatic_rollup.chosen(steps, self.observation, state.cursor, facts.price)
         else:
             made = self.of_engine.run(
                 state,
@@ -205,6 +221,7 @@ class RunPlanner:
             self.observation.aggregate, plan, work, self._config, self._local, self.request.options.executor
         )
         plan = replace(plan, executor=executor, executor_reason=reason)
+        plan = prices.predicted(plan, known, prices.written_by(plan, stored, _groups_per_row(state)))
         options = {"forced": self.request.options.force, **self.request.options.plan_note, **memory}
         events.append(Planned(plan, run.window.end, options))
         note = RunNote(run, window, dirty_spans, state.cursor, captured, state)
@@ -252,6 +269,27 @@ class RunPlanner:
             frozen=state.frozen,
             keyed=(lambda entries: self.observation.raw_of_keys(state.cursor, entries)) if has_keys else None,
             not_keyed=why_not_recorded(definition) if has_keys else "",
+        )
+
+    def _priced(self, facts: Facts, stored: Extent, known: Prices) -> Facts:
+        """Return *facts* with the prices of a lake."""
+        from materializer.services.planning import prices
+
+        local = None if (self.request.options.executor or self._config.executor) == "spark" else self._local
+        most = (0, 0) if local is None else (local.rows, local.size)
+        executor = ExecutorKind.SPARK if local is None else ExecutorKind.LOCAL
+        rates = RATES[executor]
+
+        def copy(spans: SpanSet) -> float:
+            rows = stored.estimate(spans).likely_rows
+            return rows * (rates.written + rates.aggregated) * known.factor(executor)
+
+        return replace(
+            facts,
+            price=prices.pricing(known, local_rows=most[0], local_bytes=most[1]),
+            only=self.request.options.strategy,
+            step=rates.step * known.factor(executor),
+            copy=copy,
         )
 
     def _run_rows(self, state: AggregateState) -> int:

@@ -28,6 +28,7 @@ from materializer.services.delivery import registration
 from materializer.services.maintenance.maintain import Maintainer
 from materializer.services.observe import frozen_bound
 from materializer.services.observe.dirty import stuck_spans
+from materializer.services.planning.prices import prices_of
 from materializer.services.repair.diagnose import TableCondition, diagnose
 from materializer.services.report import tables
 from materializer.services.report.status import advice_of
@@ -70,6 +71,8 @@ class Doctor:
             if name is None or broken.name.lower() == name.lower():
                 error = broken.error()
                 findings.append(DoctorFinding("error", broken.name or broken.id, error.code, error.message, error.hint))
+        if name is None:
+            findings += _prices(view.states)
         for state in states:
             findings += self._aggregate(state, view.states)
             if (build := view.build_of(state)) is not None:
@@ -317,3 +320,12 @@ class Doctor:
 
     def _maintenance(self, state: AggregateState, _: States) -> Iterator[DoctorFinding]:
         yield from tables.needs_compaction(state, self.maintainer.plans)
+
+
+def _prices(states: States) -> Iterator[DoctorFinding]:
+    """Yield how long refreshes take here, compared with the rates that prices begin with."""
+    factors = prices_of(states).factors
+    for (executor, strategy), factor in sorted(factors.items()):
+        what = f"a {strategy} by {executor}" if strategy else f"a refresh by {executor}"
+        message = f"{what} takes {factor.value:.2f} times what the rates say, by the last {factor.refreshes}"
+        yield DoctorFinding("ok", "prices", "doctor.prices", message)

@@ -66,4 +66,7 @@ def ended_text(e: Ended) -> str:
     read = f"read {count(r.rows_read, 'row')}, wrote {number(r.rows_written)} in {count(r.buckets, 'bucket')}"
     lane = f", written by {'the driver' if r.lane == 'driver' else 'Spark'}" if r.lane else ""
     jobs = "without Spark" if r.executor == "local" else count(r.jobs, "Spark job")
-    return f"version {r.source_version}, {read}, {jobs}, {count(r.commits, 'commit')}, {duration(r.seconds)}{lane}"
+    guess = f" (predicted {duration(r.predicted)})" if r.predicted else ""
+    return (
+        f"version {r.source_version}, {read}, {jobs}, {count(r.commits, 'commit')}, {duration(r.seconds)}{guess}{lane}"
+    )

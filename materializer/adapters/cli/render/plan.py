@@ -16,8 +16,19 @@ from materializer.adapters.cli.render.result import (
     spans_form,
     window_form,
 )
-from materializer.adapters.cli.words import count, labelled, number, size, span, spans, wrapped
-from materializer.core.refresh.plan import Estimate, Lane, Merge, Plan, Recompute, RollUp, Settle, Step, strategy_of
+from materializer.adapters.cli.words import count, duration, labelled, number, size, span, spans, wrapped
+from materializer.core.refresh.plan import (
+    Estimate,
+    Lane,
+    Merge,
+    Plan,
+    Recompute,
+    Rejected,
+    RollUp,
+    Settle,
+    Step,
+    strategy_of,
+)
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import SpanSet
 
@@ -79,6 +90,7 @@ class PlanResult(Result):
                 ("reads", reads_text(plan.estimate)),
                 ("makes", _makes(plan.windows)),
                 ("executor", f"{plan.executor}: {plan.executor_reason}" if plan.executor_reason else ""),
+                ("price", f"about {duration(plan.seconds)} in all" if plan.seconds else ""),
                 ("written", _LANES[plan.lane]),
                 ("runs", first if preview.runs > 1 else "1"),
             ]
@@ -97,6 +109,7 @@ def _plan_form(plan: Plan, kind: TimeType) -> dict[str, Any]:
         "strategy": plan.strategy,
         "executor": plan.executor.value,
         "executor_reason": plan.executor_reason,
+        "seconds": round(plan.seconds, 3),
         "lane": plan.lane.value,
         "reads": estimate_form(plan.estimate),
         "windows": plan.windows,
@@ -113,7 +126,8 @@ def step_form(step: Step, kind: TimeType) -> dict[str, Any]:
         "spans": spans_form(step.spans, kind),
         "keys": step.keys if isinstance(step, Recompute) else None,
         "reads": estimate_form(estimate),
-        "rejected": [{"strategy": r.strategy, "reason": r.reason} for r in rejected],
+        "seconds": None if isinstance(step, Settle) else round(step.seconds, 4),
+        "rejected": [{"strategy": r.strategy, "reason": r.reason, "seconds": _rounded(r.seconds)} for r in rejected],
     }
 
 
@@ -122,7 +136,8 @@ def _step_lines(at: int, step: Step, kind: TimeType, width: int) -> Iterator[str
     pairs = [("buckets in", spans(step.spans, kind)), ("because", _why(step))]
     if not isinstance(step, Settle):
         pairs += [("keys", _keys(step)), ("reads", reads_text(step.estimate))]
-        pairs += [(f"not {r.strategy}", r.reason) for r in step.rejected if r.reason]
+        pairs.append(("price", price_text(step.seconds)))
+        pairs += [(f"not {r.strategy}", against(r)) for r in step.rejected if r.reason]
     yield from labelled(pairs, width=width, indent=4)
 
 
@@ -162,6 +177,21 @@ def _keys(step: Step) -> str:
     if not isinstance(step, Recompute) or step.keys is None:
         return ""
     return f"only the groups of {count(step.keys, 'changed key')}; all others are stored partials"
+
+
+def price_text(seconds: float | None) -> str:
+    """Return what a strategy takes, as predicted; "" if that is not known."""
+    return f"about {duration(seconds)}" if seconds else ""
+
+
+def against(rejected: Rejected) -> str:
+    """Return why a strategy was not chosen, with its price where it has one."""
+    price = price_text(rejected.seconds)
+    return f"{rejected.reason} ({price})" if price else rejected.reason
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 4)
 
 
 def reads_text(estimate: Estimate) -> str:

@@ -144,7 +144,7 @@ def run_form(run: RunDone, kind: TimeType) -> dict[str, Any]:
 def counted_form(report: RunReport) -> dict[str, Any]:
     """Return what a run read and wrote."""
     form = {name: getattr(report, name) for name in _COUNTED}
-    return form | {"executor": executor_of(report)}
+    return form | {"executor": executor_of(report), "predicted_seconds": report.predicted or None}
 
 
 def executor_of(report: RunReport) -> str:

@@ -1,0 +1,158 @@
+"""The price of a refresh in seconds, by which strategies and executors are compared.
+
+A price is the sum of what a refresh takes in any case (:attr:`Rates.floor`) and of slopes: for each row that is aggregated, each
+row and byte of the files that are opened, each file, and each row that is written. The rates were measured on one kind of
+machine (`python -m tests.benchmarks.prices`). How long the refreshes of a lake took, compared with these rates, gives factors by
+which its prices are corrected: the median of recent refreshes, by executor, and by strategy where there are enough of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Final
+
+from materializer.core.refresh.plan import Estimate, ExecutorKind
+
+ENOUGH: Final = 3
+"""Refreshes from which a factor is learned."""
+RECENT: Final = 50
+"""Refreshes that a factor is learned from at most, the newest ones."""
+BOUNDS: Final = (0.1, 10.0)
+"""The factor of an executor lies between these."""
+STRATEGY_BOUNDS: Final = (0.5, 2.0)
+"""The factor of a strategy lies between these, as a share of that of its executor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What one executor takes, in seconds.
+
+    Args:
+        floor: For a refresh, whatever it reads.
+        aggregated: For each row that is aggregated.
+        opened: For each row of a file that is opened.
+        byte: For each byte of such a file.
+        file: For each such file.
+        written: For each row of one of our tables that is written, new or copied.
+        step: For each step of a plan beyond the first.
+    """
+
+    floor: float
+    aggregated: float
+    opened: float
+    byte: float
+    file: float
+    written: float
+    step: float
+
+    def reading(self, estimate: Estimate) -> float:
+        """Return what reading and aggregating takes."""
+        return (
+            estimate.likely_rows * self.aggregated
+            + estimate.rows * self.opened
+            + estimate.bytes * self.byte
+            + estimate.files * self.file
+        )
+
+
+RATES: Final[Mapping[str, Rates]] = {
+    ExecutorKind.LOCAL: Rates(
+        floor=0.07, aggregated=2.4e-7, opened=3e-8, byte=2e-9, file=2e-3, written=1.2e-6, step=0.01
+    ),
+    ExecutorKind.SPARK: Rates(
+        floor=0.45, aggregated=6.4e-7, opened=8e-8, byte=1e-9, file=4e-3, written=3.0e-6, step=0.15
+    ),
+}
+"""The rates by executor, before anything was learned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """How long a refresh took.
+
+    Args:
+        executor: What computed it.
+        strategy: Its strategies, joined by ``+``.
+        seconds: How long it took.
+        unlearned: What the rates alone had predicted.
+    """
+
+    executor: str
+    strategy: str
+    seconds: float
+    unlearned: float
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """How much longer refreshes took than the rates say.
+
+    Args:
+        value: The factor.
+        refreshes: How many it was learned from; 0 before there were enough.
+    """
+
+    value: float = 1.0
+    refreshes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """The prices in one lake.
+
+    Args:
+        factors: By (executor, strategy); the strategy "" stands for all of an executor.
+    """
+
+    factors: Mapping[tuple[str, str], Factor] = field(default_factory=dict)
+
+    @classmethod
+    def learned(cls, taken: Iterable[Taken]) -> Prices:
+        """Return the prices that fit how long refreshes took; *taken* has the newest last."""
+        ratios = [(t.executor, t.strategy, t.seconds / t.unlearned) for t in taken if t.unlearned > 0]
+        found: dict[tuple[str, str], Factor] = {}
+        for executor, group in groupby(sorted(ratios, key=lambda r: r[0]), key=lambda r: r[0]):
+            recent = list(group)[-RECENT:]
+            if len(recent) < ENOUGH:
+                continue
+            whole = _bounded(_median([r for _, _, r in recent]), *BOUNDS)
+            found[executor, ""] = Factor(whole, len(recent))
+            for strategy in {s for _, s, _ in recent}:
+                own = [r for _, s, r in recent if s == strategy]
+                if len(own) >= ENOUGH:
+                    low, high = STRATEGY_BOUNDS
+                    found[executor, strategy] = Factor(_bounded(_median(own), whole * low, whole * high), len(own))
+        return cls(found)
+
+    def factor(self, executor: str, strategy: str = "") -> float:
+        """Return the factor of a strategy, or of its executor where too little is known of it."""
+        found = self.factors.get((executor, strategy)) or self.factors.get((executor, "")) or Factor()
+        return found.value
+
+    def reading(self, executor: str, strategy: str, estimate: Estimate) -> float:
+        """Return the seconds that a strategy takes beyond the floor and what is written."""
+        return self.factor(executor, strategy) * RATES[executor].reading(estimate)
+
+
+def unlearned(executor: str, estimate: Estimate, written: float, steps: int) -> float:
+    """Return the seconds of a whole refresh by the rates alone.
+
+    Args:
+        executor: What computes it.
+        estimate: What it reads.
+        written: Rows of each of our two tables that it writes.
+        steps: Its steps.
+    """
+    rates = RATES[executor]
+    return rates.floor + rates.reading(estimate) + written * rates.written + max(steps - 1, 0) * rates.step
+
+
+def _bounded(value: float, low: float, high: float) -> float:
+    return min(max(value, low), high)
+
+
+def _median(values: list[float]) -> float:
+    """Return the middle value, of an even number the lower one; the standard library's function takes long to import."""
+    return sorted(values)[(len(values) - 1) // 2]
