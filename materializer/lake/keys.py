@@ -50,9 +50,7 @@ Within: TypeAlias = Mapping[str, frozenset[Any]]
 
 def why_not_recorded(definition: Definition) -> str:
     """Return why the changed keys of a definition are never recorded; "" when they are."""
-    for key, source, kind in zip(definition.spec.keys, definition.key_sources, definition.key_types, strict=True):
-        if source is None:
-            return f"the key {key.name} is an expression, whose changed values are not recorded"
+    for key, kind in zip(definition.spec.keys, definition.key_types, strict=True):
         if not _is_recorded(kind):
             return f"the key {key.name} is of type {kind}, whose changed values are not recorded"
     return ""

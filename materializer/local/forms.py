@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -110,12 +111,7 @@ class Forms:
         named |= {name: partials[SLICE] for name in (spec.bucket_start, spec.bucket_end) if name}
         taken = {name.lower() for name in partials}
         final = Scope(partials | {n: k for n, k in named.items() if n.lower() not in taken})
-        keys = {}
-        for key in spec.keys:
-            kind = partials[key_column(key.name)]
-            if kind.name not in GROUPED:
-                raise NotLocal(f"the key {key.name} of type {kind.text}")
-            keys[key_column(key.name)] = same_zero(typed(key.sql, raw, kind))
+        keys = _keys(definition, raw, typed)
         stored = Scope(partials, are_rows=True)
         forms = cls(
             columns,
@@ -150,6 +146,30 @@ class _Typing:
                 raise
             self.refused.append(str(exc))
             return Typed("NULL", kind or VOID)
+
+
+def keys_of(definition: Definition, columns: Collection[str]) -> dict[str, str]:
+    """Return the expression over source rows of each key column of the partials.
+
+    Args:
+        definition: The definition.
+        columns: The source columns that the keys read.
+
+    Raises:
+        NotLocal: If one has no local form.
+    """
+    scope = Scope({name: kind_of(kind) for name, kind in definition.spec.read_types if name in columns})
+    return _keys(definition, scope, _Typing(None))
+
+
+def _keys(definition: Definition, scope: Scope, typed: _Typing) -> dict[str, str]:
+    found = {}
+    for key, text in zip(definition.spec.keys, definition.key_types, strict=True):
+        kind = kind_of(text)
+        if kind.name not in GROUPED:
+            raise NotLocal(f"the key {key.name} of type {kind.text}")
+        found[key_column(key.name)] = same_zero(typed(key.sql, scope, kind))
+    return found
 
 
 def _why_not(definition: Definition) -> str:

@@ -48,7 +48,7 @@ MEASURES = "sum(v) AS v, count(*) AS n, median(v) AS middle, first(v) AS opened"
 class World:
     """One source with two key columns, and two lakes over it, one of each executor."""
 
-    def __init__(self, folder: Path, spark: SparkSession, names: tuple[str, str], seed: int) -> None:
+    def __init__(self, folder: Path, spark: SparkSession, names: tuple[str, str], seed: int, by: str = "") -> None:
         self.choose, self.folder, self.names = random.Random(seed), folder, names
         kinds = [(n, KEYS[n][0]) for n in names]
         self.schema = pa.schema([("ts", pa.timestamp("us", "UTC")), *kinds, ("v", pa.int64())])
@@ -56,7 +56,7 @@ class World:
         DeltaTable.create(self.source, self.schema, configuration={"delta.enableChangeDataFeed": "true"})
         config = Config(sources={"readings": self.source})
         self.lakes = {name: Materializer(folder / name, spark=spark, config=config) for name in ("local", "spark")}
-        by = ", ".join(names)
+        by = by or ", ".join(names)
         for lake in self.lakes.values():
             lake.apply(
                 f"CREATE MATERIALIZED VIEW hourly AS SELECT time_bucket('1 hour', ts) AS bucket, {by}, {MEASURES} "
@@ -111,23 +111,24 @@ class World:
 
 
 @pytest.mark.parametrize(
-    ("names", "seed"),
+    ("names", "seed", "by"),
     [
-        (("text", "long"), 1),
-        pytest.param(("day", "moment"), 2, marks=pytest.mark.slow),
-        pytest.param(("wall", "fee"), 3, marks=pytest.mark.slow),
-        pytest.param(("raw", "flag"), 4, marks=pytest.mark.slow),
-        pytest.param(("small", "real"), 5, marks=pytest.mark.slow),
+        pytest.param(("text", "long"), 1, "", marks=pytest.mark.slow),
+        pytest.param(("day", "moment"), 2, "", marks=pytest.mark.slow),
+        pytest.param(("wall", "fee"), 3, "", marks=pytest.mark.slow),
+        pytest.param(("raw", "flag"), 4, "", marks=pytest.mark.slow),
+        pytest.param(("small", "real"), 5, "", marks=pytest.mark.slow),
+        pytest.param(("text", "long"), 6, "concat(text, '!') AS name, long % 7 AS rest", marks=pytest.mark.slow),
     ],
 )
 def test_only_changed_groups_are_computed(
-    tmp_path: Path, spark: SparkSession, names: tuple[str, str], seed: int
+    tmp_path: Path, spark: SparkSession, names: tuple[str, str], seed: int, by: str
 ) -> None:
     """
     After corrections, deletes and moves of few rows, both lakes have equal tables and equal the reference; where the types of
     the keys are recorded, both computed groups and not buckets.
     """
-    world = World(tmp_path, spark, names, seed)
+    world = World(tmp_path, spark, names, seed, by)
     world.append([world.row(3) for _ in range(1500)] * 3)
     world.refreshed()
     found = Counter[str]()

@@ -55,16 +55,22 @@ class Readings(LocalLake):
         root: Its folder.
         keys: The key columns of the source, with their Arrow types.
         select: The keys as the definition selects them; by default the columns.
+        properties: Properties of the aggregate, as SQL.
         options: Options of the lake.
     """
 
-    def __init__(self, root: Path, keys: dict[str, Any], select: str = "", **options: Any) -> None:
+    def __init__(
+        self, root: Path, keys: dict[str, Any], select: str = "", properties: str = "", **options: Any
+    ) -> None:
         self.keys = keys
         self.schema = pa.schema([("ts", TIME), *keys.items(), ("v", pa.int64())])
         tables.create(root / "readings", self.schema)
         super().__init__(root, engine=Keyed(), **options)
         by = select or ", ".join(keys)
-        self.apply(f"CREATE MATERIALIZED VIEW hourly AS SELECT {SELECT.format(keys=by)} FROM readings GROUP BY ALL")
+        given = f"TBLPROPERTIES ({properties}) " if properties else ""
+        self.apply(
+            f"CREATE MATERIALIZED VIEW hourly {given}AS SELECT {SELECT.format(keys=by)} FROM readings GROUP BY ALL"
+        )
 
     @property
     def readings(self) -> DeltaTable:

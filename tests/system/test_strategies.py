@@ -133,7 +133,8 @@ def test_an_aggregate_that_does_not_merge_is_recomputed(busy):
 @pytest.mark.parametrize("site", [200_000, 0], ids=["driver", "spark"], indirect=True)
 def test_corrections_of_few_keys_compute_their_groups(site):
     """
-    In both lanes only the groups of the keys that changed are aggregated; what a key moved to is a group like any other.
+    In both lanes, and by a fresh read before, only the groups of the keys that changed are aggregated; what a key moved to is a
+    group like any other.
     """
     trades = site.table()
     trades.trade(
@@ -145,11 +146,15 @@ def test_corrections_of_few_keys_compute_their_groups(site):
     trades.update("price = 105 AND sym = 'B'", price=11)
     [step] = worked(site.lake.plan("hourly"))
     assert 3 == step.keys
+    fresh = site.lake.fresh("hourly")
+    assert "recompute-keys" == fresh.strategy.removesuffix("+settle")
+    as_read = sorted(map(repr, fresh.frame.collect()))
 
     [run] = site.expect_refresh(strategy="recompute-keys", strict=True).runs
 
     assert 59 + 1 + 60 == run.report.rows_read
     site.expect_true()
+    assert as_read == sorted(map(repr, site.lake.fresh("hourly").frame.collect()))
 
 
 def test_few_rows_are_not_worth_a_merge(site):

@@ -16,6 +16,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from materializer.core.refresh.invalidation import ANY_ROWS
 from materializer.core.spec.spec import TimeType
@@ -59,6 +60,7 @@ def capture_without_spark(
     next_edge: Callable[[int], int],
     frozen_below: int = NEG_INF,
     reads: Sequence[str] = (),
+    evaluate: Callable[[Any], Any] | None = None,
 ) -> CaptureResult | NeedsSpark:
     """Return what changed in versions (*after*, *upto*].
 
@@ -69,13 +71,14 @@ def capture_without_spark(
         table_id: The expected id of the table.
         time_column: The time column.
         time_type: Type of that column.
-        keys: Key columns, if every key is a plain column; None if a row does not give its keys.
+        keys: The source columns that the keys are made of; None if a row does not give its keys.
         max_rows: Maximum number of changed rows to read here; Spark reads more.
         max_bytes: Maximum size of the files that hold them.
         floor: Start of the bucket of an instant.
         next_edge: End of the bucket that starts at an edge.
         frozen_below: An edge below which raw rows may be deleted, see :mod:`materializer.lake.capture.below_frozen`.
         reads: Columns that a merge of few changed rows reads next; see :mod:`materializer.lake.capture.changed_rows`.
+        evaluate: Returns the keys of rows of the key columns, or None where they are unknown; None if they are these columns.
 
     Raises:
         SourceReplacedError: If the table is another one, now or at some version of the range.
@@ -87,7 +90,7 @@ def capture_without_spark(
     if upto <= after:
         return CaptureResult()
     context = _context_of(table, after, time_column, time_type, keys, floor, next_edge, frozen_below)
-    context = replace(context, max_rows=max_rows, max_bytes=max_bytes, reads=tuple(reads))
+    context = replace(context, max_rows=max_rows, max_bytes=max_bytes, reads=tuple(reads), evaluate=evaluate)
     try:
         commits = [read_commit(table.path, version, context.column) for version in range(after + 1, upto + 1)]
     except LogGapError as exc:

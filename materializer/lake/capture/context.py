@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 from urllib.parse import unquote
 
 from materializer.core.time.spans import NEG_INF
@@ -23,7 +24,7 @@ class CaptureContext:
         table: The table.
         after: The version before the range.
         column: The time column of the table.
-        keys: Key columns, or None.
+        keys: The columns that the keys are made of, or None.
         floor: Start of the bucket of an instant.
         next_edge: End of the bucket that starts at an edge.
         files: The known files by decoded path; the mapping grows.
@@ -32,6 +33,7 @@ class CaptureContext:
         max_bytes: Maximum size of the files that hold them.
         frozen: The boundary below which raw rows may be deleted; ``NEG_INF`` if nothing is frozen.
         reads: Columns that a merge of few changed rows reads next.
+        evaluate: Returns the keys of rows of the key columns, or None where they are unknown; None if they are these columns.
     """
 
     table: DeltaFolder
@@ -46,6 +48,7 @@ class CaptureContext:
     max_bytes: int = 0
     frozen: int = NEG_INF
     reads: tuple[str, ...] = ()
+    evaluate: Callable[[Any], Any] | None = None
 
     def ahead(self) -> CaptureContext:
         """Return a copy with the files known so far, which may learn from later commits without changing this one."""

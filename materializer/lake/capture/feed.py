@@ -157,7 +157,8 @@ def _counted(
         if c.version in counts
     ]
     has_time = pc.invert(is_null)
-    keys = _keys(context, rows).filter(has_time) if context.keys else None
+    found = _keys(context, rows) if context.keys else None
+    keys = None if found is None else found.filter(has_time)
     inserted = pc.equal(kinds, _INSERT).filter(has_time)
     lateness = Lateness()
     if not context.column.time_type.is_integer:
@@ -171,14 +172,14 @@ def _counted(
     return change, frozen, per_version, lateness
 
 
-def _keys(context: CaptureContext, rows: pa.Table) -> pa.Table:
-    """Return the key columns; an empty text in the name of a folder means null."""
+def _keys(context: CaptureContext, rows: pa.Table) -> pa.Table | None:
+    """Return the keys of changed rows; an empty text in the name of a folder means null."""
     keys = rows.select(list(context.keys or ()))
     for name in context.table.features().partition_columns:
         if name in keys.column_names and pa.types.is_string(keys.schema.field(name).type):
             values = pc.if_else(pc.equal(keys[name], ""), pa.scalar(None, pa.string()), keys[name])
             keys = keys.set_column(keys.column_names.index(name), name, values)
-    return keys
+    return keys if context.evaluate is None else context.evaluate(keys)
 
 
 def _split(

@@ -65,7 +65,8 @@ class Capture:
             table_id=state.source.table_id,
             time_column=aggregate.definition.spec.time_column,
             time_type=aggregate.definition.time_type,
-            keys=self._recorded_keys(),
+            keys=(keys := self._recorded_keys()),
+            evaluate=self._evaluate() if keys else None,
             max_rows=self._config.budget.opened,
             max_bytes=self._config.budget.bytes,
             floor=grid.floor,
@@ -198,9 +199,26 @@ class Capture:
         return self._entries(state, lake.CaptureResult(parts))
 
     def _recorded_keys(self) -> tuple[str, ...] | None:
-        """Return the key columns when every key is a column of the source with a type that is recorded."""
+        """Return the source columns that the keys are made of, if changed keys are recorded here."""
         definition = self._aggregate.definition
-        return None if why_not_recorded(definition) else tuple(k for k in definition.key_sources if k) or None
+        if why_not_recorded(definition):
+            return None
+        if all(definition.key_sources):
+            return tuple(k for k in definition.key_sources if k)
+        if self._config.executor == "spark" or definition.engine is not None:
+            return None
+        from materializer.local.keys import columns_of  # noqa: PLC0415 (it loads a parser)
+
+        return columns_of(definition)
+
+    def _evaluate(self) -> Callable[[Any], Any] | None:
+        """Return what computes keys that are expressions."""
+        definition = self._aggregate.definition
+        if all(definition.key_sources):
+            return None
+        from materializer.local.keys import evaluated  # noqa: PLC0415 (it loads a parser)
+
+        return lambda rows: evaluated(definition, rows)
 
     def _check_schema(self) -> None:
         aggregate = self._aggregate

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, assert_never
 from uuid import uuid4
 
 from materializer.core.engines.work import Work
-from materializer.core.refresh.invalidation import Cause, Entry, InvalidationLog
+from materializer.core.refresh.invalidation import MAX_KEYS, Cause, Entry, InvalidationLog
 from materializer.core.refresh.plan import (
     BY_KEY,
     MAX_SPANS,
@@ -39,6 +39,7 @@ from materializer.services.protocol.process import OwnTableHead, Which
 
 if TYPE_CHECKING:
     from materializer.config import Config
+    from materializer.core.compiled.definition import Definition
     from materializer.lake.extent import Extent
     from materializer.local.executor import LocalExecutor
     from materializer.services.planning.engine_planner import EnginePlanner
@@ -268,7 +269,7 @@ class RunPlanner:
             no_feed_reason="the change feed could not be read a moment ago",
             frozen=state.frozen,
             keyed=(lambda entries: self.observation.raw_of_keys(state.cursor, entries)) if has_keys else None,
-            not_keyed=why_not_recorded(definition) if has_keys else "",
+            not_keyed=(why_not_recorded(definition) or _unknown_keys(definition)) if has_keys else "",
         )
 
     def _priced(self, facts: Facts, stored: Extent, known: Prices) -> Facts:
@@ -335,6 +336,14 @@ class RunPlanner:
                     f"the plan for '{self.observation.aggregate.name}' is a rebuild: {step.reason}",
                     hint="run it without --strict, or backfill first",
                 )
+
+
+def _unknown_keys(definition: Definition) -> str:
+    """Return why changed keys that are expressions may be unknown; "" if none is an expression."""
+    names = [k.name for k, source in zip(definition.spec.keys, definition.key_sources, strict=True) if source is None]
+    if not names:
+        return ""
+    return f"more than {MAX_KEYS} keys changed, or no changed value of the expression {names[0]} was computed here"
 
 
 def _engine_planner(

@@ -89,7 +89,10 @@ def changes(
         kinds = [sf.count_if(sf.expr(f"_change_type = '{kind}'")).alias(kind) for kind in KINDS]
         slice_ = sf.expr(instant_of_sql(start, definition.time_type)).alias(SLICE)
         known = sf.expr("max(CASE WHEN _change_type = 'insert' THEN unix_micros(_commit_timestamp) END)").alias(KNOWN)
-        recorded = () if why_not_recorded(definition) else definition.spec.keys
+        is_recorded = all(definition.key_sources) and not why_not_recorded(definition)
+        recorded = (
+            definition.spec.keys if is_recorded else ()
+        )  # an expression might fail here, where it would not be computed
         keys = [sf.expr(key.sql).alias(f"k{i}") for i, key in enumerate(recorded)]
         distinct = (sf.approx_count_distinct(sf.struct(*keys)) if keys else sf.max(sf.lit(0))).alias(KEYS)
         if frozen == NEG_INF:

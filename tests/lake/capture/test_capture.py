@@ -132,9 +132,13 @@ def test_many_keys_and_keys_that_json_does_not_carry(trades) -> None:
     assert (65, 64) == (by_hour[0].rows, by_hour[1].rows)
     assert (None, 64) == tuple(p.keys and len(p.keys) for p in captured(table, 0, keys=("sym", "ts")).pieces)
     assert {None} == {p.keys for p in captured(table, 0, keys=None).pieces}
+    assert {None} == {p.keys for p in captured(table, 0, evaluate=lambda _: None).pieces}
     assert {frozenset({("s1", 1)})} <= {
         p.keys & {("s1", 1)} for p in captured(table, 0, keys=("sym", "price")).pieces if p.keys
     }
+    before = table.version
+    table.append((0, "x" * 300, 1), (HOUR, "x", 1))
+    assert {None, frozenset({("x",)})} == {p.keys for p in captured(table, before).pieces}
 
 
 def test_against_a_naive_model(trades, rng: random.Random) -> None:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from materializer.config import Config
 from materializer.core.refresh.plan import Recompute
 from tests.services.keyed import HOUR, Readings
 
@@ -131,22 +132,52 @@ def test_past_the_bound_the_bucket_is_taken_whole_and_the_plan_says_so(
     assert lake.naive() == lake.published()
 
 
-def test_a_key_that_is_an_expression_is_taken_whole_and_the_plan_says_so(tmp_path: Path) -> None:
-    """
-    Its changed values are not recorded.
-    """
-    lake = Readings(tmp_path, {"device": pa.string()}, "upper(device) AS device", **MANY)
+def grouped(root: Path, key: str, **options: Any) -> Readings:
+    """Return a lake whose key is an expression, with fifty devices of which one row was corrected since the refresh."""
+    lake = Readings(root, {"device": pa.string()}, f"{key} AS name", **(MANY | options))
     lake.write([(j, f"d{i}", i + j) for i in range(50) for j in range(10)])
-    lake.opened.refresh("hourly")
+    lake.opened.refresh("hourly", executor="local")
     lake.readings.update(predicate="device = 'd1' AND v = 1", updates={"v": "0"})
+    return lake
+
+
+def test_a_key_that_is_an_expression_is_computed_of_the_changed_rows(tmp_path: Path) -> None:
+    """
+    Its changed values are recorded as those of a column; whatever of its rows lies in other groups is not aggregated.
+    """
+    lake = grouped(tmp_path, "CASE WHEN device LIKE 'd1%' THEN 'x' WHEN v = 3 THEN NULL ELSE device END")
+
+    [run] = lake.opened.refresh("hourly").runs
+    assert ("recompute-keys", 11 * 10) == (run.report.strategy, run.report.rows_read)
+
+
+def test_a_key_that_only_spark_computes_is_taken_whole_and_the_plan_says_so(tmp_path: Path) -> None:
+    """
+    So it is where the settings leave everything to Spark: nothing of the changed rows is computed in the process.
+    """
+    lake = grouped(tmp_path, "upper(device)", config=Config(executor="spark"))
 
     plan = lake.opened.plan("hourly").plan
     assert plan is not None
     [step] = [s for s in plan.steps if isinstance(s, Recompute)]
-    assert ("recompute-keys", "the key device is an expression, whose changed values are not recorded") == (
-        step.rejected[1].strategy,
-        step.rejected[1].reason,
+    assert "recompute-keys" == step.rejected[1].strategy
+    assert "the expression name" in step.rejected[1].reason
+
+
+def test_the_gate_and_canaries_see_whole_buckets(tmp_path: Path) -> None:
+    """
+    Counts of rows are compared only where all rows of a bucket were read; sampled buckets are computed whole and are equal.
+    """
+    lake = filled(
+        tmp_path, properties="'quality.checks' = 'true', 'quality.canaries' = '2', 'quality.canaries.every' = '1'"
     )
+    lake.readings.delete("device = 'd001' AND v < 5")
+
+    [run] = lake.opened.refresh("hourly").runs
+
+    assert ("recompute-keys", 2 * 6) == (run.report.strategy, run.report.rows_read)
+    assert {"output", "canaries", "sampled"} <= run.verdict.keys()
+    assert lake.naive() == lake.published()
 
 
 def test_a_forced_refresh_computes_whole_buckets(tmp_path: Path) -> None:

@@ -51,3 +51,30 @@ def test_below_the_frozen_bound_each_version_is_told_apart(spark: SparkSession, 
     assert (found.late, found.conflicts) == ((0, HOUR), (3 * HOUR, 4 * HOUR))
     assert found.expired == 2
     assert found.starts == (5 * HOUR, 6 * HOUR)
+
+
+def test_spark_names_the_changed_keys_of_buckets_in_which_they_are_few(spark: SparkSession, tmp_path: Path) -> None:
+    """
+    Both keys of a moved row, and null; none of a bucket with more than 64. Keys that are expressions are not computed: they
+    might fail for rows that the aggregate never has.
+    """
+    table = Trades(tmp_path / "t", feed=True)
+    table.append((0, "a", 1), (HOUR, "a", 2), (HOUR, "b", 3), (3 * HOUR, "a", 4))
+    after = table.version
+    table.append(*((2 * HOUR, f"s{i}", 5) for i in range(65)), (3 * HOUR, "late", 6))
+    table.table.update(updates={"sym": "NULL"}, predicate="price = 1")
+    table.table.update(updates={"ts": f"to_timestamp_micros({HOUR})"}, predicate="price = 4")
+
+    def keys(sql: str) -> dict[int, list[object]]:
+        spec = define("bars", "t", time="ts", width="1 hour", keys={"sym": sql}, measures={"v": "sum(price)"})
+        spec = replace(spec, time_type=TimeType.TIMESTAMP)
+        grid = build(spec.grid, TimeType.TIMESTAMP, spec.resolution)
+        columns = (("slice", "timestamp"), ("k_sym", "string"))
+        definition = Definition(spec, Layout((), (), None, (), None, (), (), ()), grid, columns, ())
+        found = changes(spark, Budget(), definition, SourceIdentity(table.path, table.id), after, table.version)
+        assert found.starts is not None
+        assert {0, HOUR, 2 * HOUR, 3 * HOUR} == {*found.starts}
+        return {start // HOUR: sorted((k for (k,) in of), key=repr) for start, of in found.keys.items()}
+
+    assert {0: ["a", None], 1: ["a"], 3: ["a", "late"]} == keys("sym")
+    assert {} == keys("upper(sym)")
