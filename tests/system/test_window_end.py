@@ -93,7 +93,7 @@ def test_rows_come_change_move_and_go(site):
     assert [(hour, "A", change, "late") for hour in (2, 4) for change in pair] == told(site)
 
     trades.update("price = 100", price=50)
-    site.expect_refresh("ends", strategy="recompute")
+    site.expect_refresh("ends", strategy="recompute-keys")
     expect_true(site)
     assert [(2, "A", change, "correction") for change in pair] == told(site)
 
