@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from materializer.api.opened import OpenedLake
 from materializer.spark.runtime.jvm import watched
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from materializer.services.protocol.decision import RunNote
     from materializer.services.refresh.preview import Preview
     from materializer.services.refresh.reports import RefreshReport, RunDone
+
+Strategy: TypeAlias = Literal["merge", "recompute", "recompute-keys", "roll-up", "scan"]
 
 
 @watched
@@ -80,6 +82,7 @@ class Refreshing(OpenedLake):
         publish_anyway: str = "",
         accept_fewer_rows: bool = False,
         executor: Literal["auto", "local", "spark"] | None = None,
+        strategy: Strategy | None = None,
         on_plan: Callable[[Plan, RunNote], None] = lambda _plan, _note: None,
         on_run: Callable[[RunDone], None] = lambda _: None,
     ) -> RefreshReport:
@@ -97,6 +100,7 @@ class Refreshing(OpenedLake):
             accept_fewer_rows: Compute history from the rows that the source has, although rows are missing whose deletion no
                 change feed shows.
             executor: What computes: this process, Spark, or whichever fits; by default as configured.
+            strategy: The one strategy that is wanted where it is allowed, elsewhere a recompute; by default the cheapest.
             on_plan: Called with each plan before it is carried out.
             on_run: Called with each run when it is done.
 
@@ -119,6 +123,7 @@ class Refreshing(OpenedLake):
             publish_anyway=publish_anyway,
             accept_fewer_rows=accept_fewer_rows,
             executor=executor or "",
+            strategy=strategy or "",
         )
         return self._refresher.refresh(name, options, on_plan=on_plan, on_run=on_run)
 

@@ -45,7 +45,8 @@ def captured(table: Trades, after: int, found: Changes | None = None) -> Capture
     """Capture what a table changed after a version; what Spark would say is *found*."""
     spec = define("bars", "trades", time="ts", width="1 hour", keys=["sym"], measures={"v": "count(*)"})
     spec = replace(spec, time_type=TimeType.TIMESTAMP)
-    definition = Definition(spec, decompose(spec), build(spec.grid, TimeType.TIMESTAMP), (), ())
+    columns = (("slice", "timestamp"), ("k_sym", "string"))
+    definition = Definition(spec, decompose(spec), build(spec.grid, TimeType.TIMESTAMP), columns, ())
     source = SourceIdentity(table.path, table.id)
     aggregate = Aggregate("bars", "a", definition, source, {}, {})
     engine: Any = CountsBySpark(found)
