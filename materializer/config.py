@@ -151,6 +151,7 @@ class Config:
         executor: What computes a refresh: ``local`` this process, ``spark`` Spark, ``auto`` this process what is small.
         local_rows: This process computes a refresh that reads up to this many rows.
         local_bytes: This process computes a refresh that reads files of up to this many bytes.
+        price_tie_ms: Prices that differ by less than so many milliseconds do not decide; rows do.
         run_rows: Approximate number of source rows in one run of a backfill.
         log_max_entries: Entries of an invalidation log before neighbours are joined.
         snapshot_every: Journal commits between two snapshots.
@@ -173,6 +174,7 @@ class Config:
     executor: ExecutorChoice = "auto"
     local_rows: int = 1_000_000
     local_bytes: int = 256 << 20
+    price_tie_ms: int = 5
     run_rows: int = 4_000_000
     log_max_entries: int = 1_000
     snapshot_every: int = 20
@@ -324,6 +326,7 @@ KEYS: dict[str, values.Convert] = {
     "executor": values.one_of("auto", "local", "spark"),
     "local_rows": values.count,
     "local_bytes": values.size,
+    "price_tie_ms": values.count,
     "run_rows": values.count,
     "log_max_entries": values.count,
     "snapshot_every": values.count,

@@ -27,6 +27,8 @@ from materializer.services.definitions.changes import DefinitionChange
 from materializer.spark.run.executor import Executor
 
 _OF_RESULTS = {"is_final": "boolean", "is_shown": "boolean", "revision": "int"}
+BY_ROWS = Config(price_tie_ms=60_000)
+"""Settings by which rows decide: a lake of a test is too small for prices."""
 RAW = pa.schema([("ts", pa.timestamp("us", "UTC")), ("v", pa.int64())])
 
 
@@ -116,7 +118,7 @@ class Lake:
         DeltaTable.create(str(root / "raw"), RAW, configuration={"delta.enableChangeDataFeed": "true"})
         executor = Executor(Config(), None, {}, started=engine or NoSpark())  # type: ignore[arg-type]
         journal = Journal(root, stores=memory_stores())
-        self.wired = commit.Lake(str(root), journal, Config(), executor.engine, lambda: auditor)
+        self.wired = commit.Lake(str(root), journal, BY_ROWS, executor.engine, lambda: auditor)
         self.opened = Opened(self.wired, executor)
 
     def add(self, *rows: tuple[int, int]) -> None:

@@ -147,7 +147,7 @@ class Site:
         self.root = root
         self.spark = spark
         self.is_compared = is_compared
-        self.config = Config(**{"executor": "spark", **settings})
+        self.config = Config(**{"executor": "spark", "price_tie_ms": 60_000, **settings})
         self.local_runs: list[str] = []
         self.lake = self._lake()
         self.tables: dict[str, Table] = {}
@@ -166,7 +166,9 @@ class Site:
 
     def opened(self, **settings: Any) -> Materializer:
         """Return the same lake, opened anew without a session."""
-        return Materializer(self.lake.root, config=Config(**{"executor": self.config.executor, **settings}))
+        return Materializer(
+            self.lake.root, config=Config(**{"executor": self.config.executor, "price_tie_ms": 60_000, **settings})
+        )
 
     def opened_with(self, on_checkpoint: Callable[[str], None]) -> Materializer:
         """Return the same lake with the run's session, which tells its steps."""

@@ -193,7 +193,9 @@ class Work(RuleBasedStateMachine):
         places.make_folder(expectations)
         for aggregate in AGGREGATES.values() if self.has_gates else ():
             places.put(f"{expectations}/{aggregate.name}.json", json.dumps(aggregate.suite).encode())
-        self.config = Config(driver_lane_rows=self.driver_lane_rows, run_rows=40, expectations=expectations)
+        self.config = Config(
+            driver_lane_rows=self.driver_lane_rows, run_rows=40, price_tie_ms=60_000, expectations=expectations
+        )
         self.before: dict[str, Held] = {}
         self.source = Source(f"{self.home}/source", has_feed)
         self.materializer = self.new()

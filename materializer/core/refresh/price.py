@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
 
-from materializer.core.refresh.plan import Estimate, ExecutorKind
+from materializer.core.refresh.plan import BY_KEY, Estimate, ExecutorKind
 
 ENOUGH: Final = 3
 """Refreshes from which a factor is learned."""
@@ -37,6 +37,7 @@ class Rates:
         file: For each such file.
         written: For each row of one of our tables that is written, new or copied.
         step: For each step of a plan beyond the first.
+        begin: For a strategy, however little it reads: a change feed, or the groups that are computed.
     """
 
     floor: float
@@ -46,11 +47,13 @@ class Rates:
     file: float
     written: float
     step: float
+    begin: Mapping[str, float] = field(default_factory=dict)
 
-    def reading(self, estimate: Estimate) -> float:
+    def reading(self, strategy: str, estimate: Estimate) -> float:
         """Return what reading and aggregating takes."""
         return (
-            estimate.likely_rows * self.aggregated
+            self.begin.get(strategy, 0.0)
+            + estimate.likely_rows * self.aggregated
             + estimate.rows * self.opened
             + estimate.bytes * self.byte
             + estimate.files * self.file
@@ -59,12 +62,13 @@ class Rates:
 
 RATES: Final[Mapping[str, Rates]] = {
     ExecutorKind.LOCAL: Rates(
-        floor=0.07, aggregated=2.4e-7, opened=3e-8, byte=2e-9, file=2e-3, written=1.2e-6, step=0.01
+        floor=0.07, aggregated=2.4e-7, opened=3e-8, byte=2e-9, file=2e-3, written=1.2e-6, step=0.01,
+        begin={BY_KEY: 0.02, "roll-up": 0.01},
     ),
     ExecutorKind.SPARK: Rates(
-        floor=0.45, aggregated=6.4e-7, opened=8e-8, byte=1e-9, file=4e-3, written=3.0e-6, step=0.15
+        floor=0.45, aggregated=6.4e-7, opened=8e-8, byte=1e-9, file=4e-3, written=3.0e-6, step=0.15,
     ),
-}
+}  # fmt: skip
 """The rates by executor, before anything was learned."""
 
 
@@ -133,20 +137,22 @@ class Prices:
 
     def reading(self, executor: str, strategy: str, estimate: Estimate) -> float:
         """Return the seconds that a strategy takes beyond the floor and what is written."""
-        return self.factor(executor, strategy) * RATES[executor].reading(estimate)
+        return self.factor(executor, strategy) * RATES[executor].reading(strategy, estimate)
 
 
-def unlearned(executor: str, estimate: Estimate, written: float, steps: int) -> float:
+def unlearned(executor: str, strategy: str, estimate: Estimate, written: float, steps: int) -> float:
     """Return the seconds of a whole refresh by the rates alone.
 
     Args:
         executor: What computes it.
+        strategy: Its strategies, joined by ``+``.
         estimate: What it reads.
         written: Rows of each of our two tables that it writes.
         steps: Its steps.
     """
     rates = RATES[executor]
-    return rates.floor + rates.reading(estimate) + written * rates.written + max(steps - 1, 0) * rates.step
+    begin = sum(rates.begin.get(each, 0.0) for each in strategy.split("+"))
+    return rates.floor + begin + rates.reading("", estimate) + written * rates.written + max(steps - 1, 0) * rates.step
 
 
 def _bounded(value: float, low: float, high: float) -> float:

@@ -35,15 +35,13 @@ MUCH: Final = 0.8
 """One recompute takes the place of several steps if it takes less than this share of their time."""
 WORTH: Final = 0.05
 """And if it saves more than so many seconds."""
-NOISE: Final = 0.005
-"""Seconds by which prices have to differ to decide."""
 BESIDE: Final = 1_000
 """How many rows a merge may cost more than computing its keys, which is another read beside those of other merges."""
 
 
-def is_cheaper(estimate: Estimate, other: Estimate, seconds: float) -> bool:
-    """Whether reading one thing is cheaper than another that takes so many seconds less."""
-    return seconds < 0 if abs(seconds) > NOISE else estimate.cost < other.cost
+def is_cheaper(estimate: Estimate, other: Estimate, seconds: float, tie: float) -> bool:
+    """Whether reading one thing is cheaper than another, which takes *seconds* less; a smaller difference than *tie* is none."""
+    return seconds < 0 if abs(seconds) > tie else estimate.cost < other.cost
 
 
 def by_rates(strategy: str, estimate: Estimate) -> float:
@@ -71,8 +69,10 @@ class Facts:
         not_keyed: Why changed keys are not recorded, at least not without Spark; empty when they are.
         price: The seconds of a strategy, by its name and what it reads.
         only: The one strategy that was asked for where it is allowed; "" when the price decides.
+        tie: Prices that differ by fewer seconds do not decide.
         step: The seconds of a step beyond the first.
         copy: The seconds of copying the stored groups of clean buckets, in both tables.
+        write: The seconds of writing as many groups.
     """
 
     raw: Callable[[SpanSet], Estimate]
@@ -89,12 +89,14 @@ class Facts:
     not_keyed: str = ""
     price: Callable[[str, Estimate], float] = by_rates
     only: str = ""
+    tie: float = 0.005
     step: float = 0.0
     copy: Callable[[SpanSet], float] = lambda _: 0.0
+    write: Callable[[SpanSet], float] = lambda _: 0.0
 
     def is_cheaper(self, strategy: str, estimate: Estimate, other: str, others: Estimate) -> bool:
         """Whether a strategy is cheaper than another: in seconds or, where these are nearly equal, in rows."""
-        return is_cheaper(estimate, others, self.price(strategy, estimate) - self.price(other, others))
+        return is_cheaper(estimate, others, self.price(strategy, estimate) - self.price(other, others), self.tie)
 
 
 _REASONS: Final = {
@@ -180,14 +182,14 @@ def together(steps: Sequence[Step], facts: Facts, window: SpanSet) -> tuple[Step
     pieces = sum(s.seconds for s in computed) + facts.step * (len(computed) - 1) + facts.copy(between)
     raw, every = facts.raw(dirty), facts.present(window) | dirty
     whole, everything = facts.price("recompute", raw), facts.raw(every)
-    scan = facts.price("recompute", everything) + facts.copy(every - dirty)
+    scan = facts.price("recompute", everything) + facts.write(every - dirty)
     others = [s for s in steps if s not in computed]
     against = tuple(Rejected(strategy_of(s), f"{len(computed)} steps would take longer", s.seconds) for s in computed)
     least = min(pieces, whole + facts.copy(between))
-    if facts.only == SCAN or (scan < MUCH * least and least - scan > WORTH):
+    if facts.only == SCAN or (scan < MUCH * least and least - scan > max(WORTH, facts.tie)):
         reason = "one scan of the whole window is cheaper than its dirty buckets and what lies between them"
         return (Recompute(every, reason, everything, against, seconds=scan), *others)
-    if len(computed) > 1 and least < MUCH * pieces and pieces - least > WORTH:
+    if len(computed) > 1 and least < MUCH * pieces and pieces - least > max(WORTH, facts.tie):
         is_rebuild = any(isinstance(s, Recompute) and s.is_rebuild for s in computed)
         reason = "one recompute is cheaper than several steps"
         return (Recompute(dirty, reason, raw, against, is_rebuild, seconds=whole), *others)

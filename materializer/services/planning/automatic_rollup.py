@@ -7,13 +7,13 @@ reading its partials costs less than reading the raw rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from materializer.core.compiled.rolled_up import finer
-from materializer.core.refresh.plan import Estimate, Recompute, Rejected, RollUp, Step
-from materializer.core.refresh.strategies import is_cheaper
+from materializer.core.refresh.plan import Recompute, Rejected, RollUp, Step
+from materializer.core.refresh.strategies import Facts
 from materializer.core.time.grid import Grid
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
 from materializer.errors import MaterializerError
@@ -55,16 +55,14 @@ class _Finer:
     why_not: str = ""
 
 
-def chosen(
-    steps: Sequence[Step], observation: Observation, version: int, price: Callable[[str, Estimate], float]
-) -> tuple[Step, ...]:
+def chosen(steps: Sequence[Step], observation: Observation, version: int, facts: Facts) -> tuple[Step, ...]:
     """Return the steps of a plan, with roll-ups in place of more expensive recomputes.
 
     Args:
         steps: The steps.
         observation: Of the aggregate.
         version: The version of the source at which the plan reads.
-        price: The seconds of a strategy, by its name and what it reads.
+        facts: The facts of the plan, with its prices.
     """
     whole = [s for s in steps if isinstance(s, Recompute) and not s.is_discard and s.keys is None]
     todo = [s for s in whole if s.estimate.likely_rows > FEW]
@@ -74,13 +72,11 @@ def chosen(
     raw, grid = observation.raw(version), observation.aggregate.definition.grid
     found: list[Step] = []
     for step in steps:
-        found += _parts(step, grid, raw, others, price) if isinstance(step, Recompute) and step in todo else [step]
+        found += _parts(step, grid, raw, others, facts) if isinstance(step, Recompute) and step in todo else [step]
     return tuple(found)
 
 
-def _parts(
-    step: Recompute, grid: Grid, source: Extent, others: Sequence[_Finer], price: Callable[[str, Estimate], float]
-) -> Iterator[Step]:
+def _parts(step: Recompute, grid: Grid, source: Extent, others: Sequence[_Finer], facts: Facts) -> Iterator[Step]:
     """Yield what becomes of a recompute: roll-ups of what finer aggregates have, and a recompute of the rest."""
     rest, against = step.spans, []
     for other in others:
@@ -92,8 +88,8 @@ def _parts(
             against.append(f"'{other.name}' is dirty there")
             continue
         raw, merged = estimate_of(source, clean), estimate_of(other.extent, clean)
-        seconds, whole = price(ROLL_UP, merged), price("recompute", raw)
-        if not is_cheaper(merged, raw, seconds - whole):
+        seconds, whole = facts.price(ROLL_UP, merged), facts.price("recompute", raw)
+        if not facts.only and not facts.is_cheaper(ROLL_UP, merged, "recompute", raw):
             against.append(f"{merged.likely_rows:,} partials of '{other.name}' would not be cheaper")
             continue
         rejected = (*step.rejected, Rejected("recompute", f"would read {raw.rows:,} raw rows", whole))
@@ -103,7 +99,7 @@ def _parts(
     if rest:
         left = step.estimate if rest == step.spans else estimate_of(source, rest)
         reasons = tuple(Rejected(ROLL_UP, why) for why in against)
-        seconds = price("recompute", left)
+        seconds = facts.price("recompute", left)
         yield replace(step, spans=rest, estimate=left, rejected=(*step.rejected, *reasons), seconds=seconds)
 
 

@@ -187,7 +187,7 @@ class RunPlanner:
             computable = SpanSet.of(run.window) & frozen_bound.raw_spans(state)
             steps = together(decide(taken, facts), facts, computable)
             if facts.only in ("", automatic_rollup.ROLL_UP):
-                steps = automatic_rollup.chosen(steps, self.observation, state.cursor, facts.price)
+                steps = automatic_rollup.chosen(steps, self.observation, state.cursor, facts)
         else:
             made = self.of_engine.run(
                 state,
@@ -281,16 +281,20 @@ class RunPlanner:
         executor = ExecutorKind.SPARK if local is None else ExecutorKind.LOCAL
         rates = RATES[executor]
 
+        def write(spans: SpanSet) -> float:
+            return stored.estimate(spans).likely_rows * rates.written * known.factor(executor)
+
         def copy(spans: SpanSet) -> float:
-            rows = stored.estimate(spans).likely_rows
-            return rows * (rates.written + rates.aggregated) * known.factor(executor)
+            return write(spans) + known.reading(executor, "", estimate_of(stored, spans))
 
         return replace(
             facts,
             price=prices.pricing(known, local_rows=most[0], local_bytes=most[1]),
             only=self.request.options.strategy,
+            tie=self._config.price_tie_ms / 1000,
             step=rates.step * known.factor(executor),
             copy=copy,
+            write=write,
         )
 
     def _run_rows(self, state: AggregateState) -> int:

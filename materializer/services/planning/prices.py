@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Final
 
 from materializer.core.refresh.plan import Estimate, ExecutorKind, Merge, Plan, Recompute, RollUp
-from materializer.core.refresh.price import RATES, Prices, Taken, unlearned
+from materializer.core.refresh.price import Prices, Taken, unlearned
 from materializer.core.time.spans import SpanSet
 from materializer.journal.state import States
 from materializer.lake.extent import Extent
@@ -56,20 +56,24 @@ def written_by(plan: Plan, stored: Extent, groups_per_row: float | None) -> floa
 
 
 def predicted(plan: Plan, prices: Prices, written: float) -> Plan:
-    """Return a plan with its predicted seconds."""
-    base = unlearned(plan.executor, plan.estimate, written, len(plan.steps))
-    return replace(plan, seconds=base * prices.factor(plan.executor, plan.strategy), unlearned=base)
+    """Return a plan with its predicted seconds and, where this process computes it, those of Spark."""
+    strategy = _computing(plan.strategy)
+
+    def base(executor: ExecutorKind) -> float:
+        return unlearned(executor, plan.strategy, plan.estimate, written, len(plan.steps))
+
+    rates = base(plan.executor)
+    reason = plan.executor_reason
+    if plan.executor is ExecutorKind.LOCAL:
+        seconds = base(ExecutorKind.SPARK) * prices.factor(ExecutorKind.SPARK, strategy)
+        reason = f"{reason}; Spark would take about {seconds:.1f} s and its start"
+    seconds = rates * prices.factor(plan.executor, strategy)
+    return replace(plan, seconds=seconds, unlearned=rates, executor_reason=reason)
 
 
-def beside(plan: Plan, prices: Prices, written: float) -> float:
-    """Return how long the other executor would take for a plan."""
-    other = ExecutorKind.SPARK if plan.executor is ExecutorKind.LOCAL else ExecutorKind.LOCAL
-    return unlearned(other, plan.estimate, written, len(plan.steps)) * prices.factor(other, plan.strategy)
-
-
-def copying(executor: ExecutorKind, prices: Prices, rows: float) -> float:
-    """Return how long writing so many rows of each table takes."""
-    return rows * RATES[executor].written * prices.factor(executor)
+def _computing(strategy: str) -> str:
+    """Return the strategies that compute something; a bucket that is settled or discarded has no price."""
+    return "+".join(each for each in strategy.split("+") if each not in ("settle", "discard"))
 
 
 def _has(stored: Extent, spans: SpanSet) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from materializer.adapters.cli.render.result import (
     DONE,
@@ -35,6 +35,8 @@ from materializer.core.time.spans import SpanSet
 if TYPE_CHECKING:
     from materializer.services.refresh.preview import Preview
 
+LEAST: Final = 0.001
+"""Seconds below which a price is not told apart."""
 _LANES = {Lane.DRIVER: "by the driver (small result)", Lane.SPARK: "by Spark (large result)"}
 
 
@@ -181,7 +183,9 @@ def _keys(step: Step) -> str:
 
 def price_text(seconds: float | None) -> str:
     """Return what a strategy takes, as predicted; "" if that is not known."""
-    return f"about {duration(seconds)}" if seconds else ""
+    if not seconds:
+        return ""
+    return "under 1 ms" if seconds < LEAST else f"about {duration(seconds)}"
 
 
 def against(rejected: Rejected) -> str:
