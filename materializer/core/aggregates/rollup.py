@@ -18,7 +18,7 @@ from materializer.core.aggregates.parts import CallError, Parts, Tolerance, colu
 from materializer.core.aggregates.registry import ROLLUP
 from materializer.core.spec.spec import AggregateSpec, Call, Measure
 
-_NAME: Final = re.compile(r"\bp_[0-9a-f]{12}\b")
+_NAME: Final = re.compile(r"\bp_[0-9a-f]{12}\w*")
 _TOLERANCES: Final[dict[str, Tolerance]] = {"exact": "exact", "float": "float", "rank": "rank"}
 
 

@@ -110,3 +110,19 @@ def test_parent_and_rollup_may_be_made_by_one_command(tmp_path: Path) -> None:
     for name, below in (("days", "hours"), ("weeks", "days")):
         partials = f"{below}/partials/{lake.state(below).data_version}"
         assert str(tmp_path / partials) == lake.state(name).source.path
+
+
+def test_an_average_without_its_sum_is_rolled_up_from_both_halves(tmp_path: Path) -> None:
+    """
+    Such an average of whole numbers has two sums, of high and of low bits; the roll-up merges both.
+    """
+    lake = Lake(tmp_path)
+    lake.apply(
+        "CREATE MATERIALIZED VIEW hours AS SELECT time_bucket('1 hour', ts) AS at, avg(v) AS mean FROM raw GROUP BY 1;",
+        days("rollup(mean)"),
+    )
+    hourly, daily = ([name for name, _ in lake.state(n).schemas["partials"]] for n in ("hours", "days"))
+
+    behind = [name for name in hourly if name.startswith("p_")][:3]
+    assert ["_hi", "_lo"] == [name[-3:] for name in behind[:2]]
+    assert set(behind) <= set(daily)
