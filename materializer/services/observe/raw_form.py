@@ -75,7 +75,8 @@ def behind(
     for below in chain:
         is_raw = "rolls_up" not in below.spec
         source = _as_now(below, root, states, observe) if newest or not is_raw else below
-        there = SpanSet.of(Span(NEG_INF, max(source.extent_end, source.threshold)))  # no row lies above
+        above = max(source.extent_end, source.threshold)  # no row lies above
+        there = SpanSet.of(Span(NEG_INF, above) if above > NEG_INF else EVERYTHING)
         dirty = dirty | grid.cover_set(dirty_at_cursor(source) & there)
         if source.floor > NEG_INF:
             frozen = max(frozen, grid.cover(Span(source.floor - 1, source.floor)).end)
