@@ -132,6 +132,7 @@ class Commit:
         removes: Removed files.
         change_files: Files of the change data feed.
         transactions: Transaction identifiers in the commit, with their numbers.
+        updated: The number of rows that an UPDATE counted, if its writer says so.
     """
 
     version: int
@@ -144,6 +145,7 @@ class Commit:
     removes: tuple[DataFile, ...]
     change_files: tuple[ChangeFile, ...]
     transactions: Mapping[str, int]
+    updated: int | None = None
 
     @property
     def is_data_change(self) -> bool:
@@ -373,6 +375,7 @@ def _commit(path: str, version: int, actions: list[dict[str, Any]], column: Time
     metadata, protocol = None, None
     adds, removes, changes = [], [], []
     transactions = {}
+    updated: int | None = None
     try:
         for action in actions:
             for name, body in action.items():
@@ -385,6 +388,8 @@ def _commit(path: str, version: int, actions: list[dict[str, Any]], column: Time
                         changes.append(ChangeFile(body["path"], body.get("size") or 0))
                     case "commitInfo":
                         info = body
+                        metrics = body.get("operationMetrics") or {}
+                        updated = int(metrics["num_updated_rows"]) if "num_updated_rows" in metrics else None
                     case "metaData":
                         metadata = _metadata(body)
                     case "protocol":
@@ -404,6 +409,7 @@ def _commit(path: str, version: int, actions: list[dict[str, Any]], column: Time
         tuple(removes),
         tuple(changes),
         transactions,
+        updated,
     )
 
 

@@ -83,7 +83,12 @@ def _size(run: list[Commit]) -> int:
 
 
 def _expected_rows(context: CaptureContext, run: list[Commit]) -> dict[int, int] | None:
-    """Return the number of rows that the feed must have for each version; None if there are too many files to count."""
+    """Return the number of rows that the feed must have for each version; None if there are too many files to count.
+
+    Raises:
+        FeedUnreadableError: If the feed has less than two rows for each row that an UPDATE counted: delta-rs leaves out a new
+            row that equals another row from before, and an old row that equals another new one.
+    """
     expected = {}
     opened = 0
     for commit in run:
@@ -91,7 +96,10 @@ def _expected_rows(context: CaptureContext, run: list[Commit]) -> dict[int, int]
             opened += len(commit.change_files)
             if opened > MAX_CHANGE_FILES:
                 return None
-            expected[commit.version] = sum(_footer(context, f.path) for f in commit.change_files)
+            expected[commit.version] = rows = sum(_footer(context, f.path) for f in commit.change_files)
+            if commit.updated is not None and rows < 2 * commit.updated:
+                msg = f"the change feed has {rows} rows for {commit.updated} updated ones"
+                raise FeedUnreadableError(msg)
         else:
             added = sum(_count(context, f, f.rows) for f in commit.adds if f.data_change)
             removed = sum(_count(context, f, _known_rows(context, f)) for f in commit.removes if f.data_change)

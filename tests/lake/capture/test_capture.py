@@ -286,6 +286,20 @@ def test_a_feed_that_lacks_rows(trades) -> None:
     assert "does not have the rows" in found.reasons[0]
 
 
+def test_an_updated_row_that_equals_another_is_left_out_of_the_feed(trades) -> None:
+    """
+    delta-rs writes no new row to the feed where an equal one was there before: the files tell which buckets changed.
+    """
+    table = trades()
+    table.append((0, "b", 1), (3 * HOUR, "c", 1))
+    table.table.update(predicate="sym = 'b'", updates={"ts": "TIMESTAMP '1970-01-01T03:00:00Z'", "sym": "'c'"})
+    found = captured(table, 1)
+
+    assert {0, 3} <= set(hours(found))
+    assert {Rung.FILES} == rungs(found)
+    assert "1 rows for 1 updated ones" in found.reasons[0]
+
+
 def test_nothing_known_is_everything(trades, tmp_path: Path) -> None:
     """
     A cleaned log, or a file without statistics and without a feed, dirties everything, with the reason.
