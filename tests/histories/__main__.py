@@ -70,18 +70,20 @@ def run(
     pool: Executor,
     runs: Callable[[int], dict[str, Any]] = chunk,
     file: Path = FILE,
+    each: int = EACH,
+    command: str = "tests.histories",
 ) -> int:
-    """Run chunks that are not on record until there is no more time, or there are enough; return the exit status."""
+    """Run chunks of *each* histories that are not on record until there is no more time, or there are enough; return the exit status."""
     began, of, which, on = time.monotonic(), code(), records.commit(), records.machine()
     done = [entry for entry in kept(file) if entry["code"] == of]
     known, left = {entry["first"] for entry in done}, target - sum(entry["histories"] for entry in done)
-    firsts = (first for first in count(0, EACH) if first not in known)
+    firsts = (first for first in count(0, each) if first not in known)
     longest, total, failed = 0.0, 0, 0
     running: set[Future[dict[str, Any]]] = set()
     while True:
         while len(running) < workers and left > 0 and time.monotonic() - began + longest < 60 * minutes:
             running.add(pool.submit(runs, next(firsts)))
-            left -= EACH
+            left -= each
         if not running:
             break
         ended, running = wait(running, return_when=FIRST_COMPLETED)
@@ -89,9 +91,9 @@ def run(
             keep({"at": records.now(), "commit": which, "code": of, "on": on, **entry}, file)
             longest, total = max(longest, entry["seconds"]), total + entry["histories"]
             failed += len(entry["found"])
-            print(f"{entry['first']:8} {entry['seconds']:6.1f} s, {entry['commits']} commits", flush=True)
+            print(f"{entry['first']:8} {entry['seconds']:6.1f} s", flush=True)
             for found in entry["found"]:
-                print(f"FOUND: {found['wrong']}; again: python -m tests.histories --only {found['seed']}", flush=True)
+                print(f"FOUND: {found['wrong']}; again: python -m {command} --only {found['seed']}", flush=True)
     print(f"{total} histories, {time.monotonic() - began:.0f} s, {workers} workers: {failed or 'nothing'} found")
     return int(failed > 0)
 

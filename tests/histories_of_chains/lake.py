@@ -1,0 +1,109 @@
+"""A lake without a JVM over a raw table with a change feed and two keys, which new processes open again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
+from materializer.adapters.memory.store import memory_stores
+from materializer.config import Config
+from materializer.core.compiled.definition import Definition
+from materializer.core.spec.spec import AggregateSpec
+from materializer.core.time.spans import SpanSet
+from materializer.journal.journal import Journal
+from materializer.lake.arrow import plain
+from materializer.local.connection import opened
+from materializer.local.executor import LocalExecutor
+from materializer.local.forms import Forms
+from materializer.spark.run.executor import Executor
+from tests import tables
+from tests.histories_of_chains.definitions import Row, Shown
+from tests.services.keyed import Keyed, OfKeys
+from tests.services.no_spark import Field, Kind, LocalLake, Opened
+
+TIME: Final = pa.timestamp("us", "UTC")
+SCHEMA: Final = pa.schema(
+    [("ts", TIME), ("device", pa.string()), ("region", pa.string()), ("v", pa.int64()), ("id", pa.int64())]
+)
+"""The library leaves an updated row out of the change feed that is then equal to another row: an ``id`` keeps all different."""
+
+
+class WithMeans(OfKeys):
+    """What Spark would say of the definitions here: an average and its sum are doubles."""
+
+    @property
+    def output_schema(self) -> list[Field]:
+        """An average is a double."""
+        return [Field(f.name, Kind("double") if f.name == "mean" else f.dataType) for f in super().output_schema]
+
+
+class Analyst(Keyed):
+    """Stands for Spark, which computes nothing here."""
+
+    def analyse(self, spec: AggregateSpec, schema_json: str) -> OfKeys:
+        """See :class:`tests.services.keyed.Keyed`."""
+        having = spec.having
+        if having is not None:
+            calls = tuple(replace(c, types=tuple("bigint" for _ in c.args)) for c in having.calls)
+            spec = replace(spec, having=replace(having, calls=calls))
+        found = super().analyse(spec, schema_json)
+        return WithMeans(found.spec, found.kinds)
+
+    def finalise_committed(
+        self, definition: Definition, path: str, version: int, spans: SpanSet, *, fetch: bool
+    ) -> pa.Table:
+        """Return the output of committed partials, as Spark does when a version begins with those of another."""
+        assert fetch
+        forms, names = Forms.of(definition), ", ".join(f"k_{key.name} AS {key.name}" for key in definition.spec.keys)
+        stored = DeltaTable(path, version=version).to_pyarrow_table()
+        inside = [at in spans for at in stored["slice"].cast(pa.int64()).to_pylist()]
+        finals = {"at": "slice"} | {key.name: f"k_{key.name}" for key in definition.spec.keys} | forms.finals
+        outputs = ", ".join(f"{finals[name]} AS {name}" for name in definition.spec.columns)
+        with opened() as connection:
+            connection.register("stored", stored.filter(pa.array(inside, pa.bool_())))
+            named = f"SELECT *, slice AS at{names and ', ' + names} FROM stored"
+            return plain(connection.query(f"SELECT {outputs} FROM ({named}) WHERE {forms.having or 'true'}"))
+
+
+class Chains(LocalLake):
+    """A lake over one raw table with a change feed and two keys, which a new process may open again."""
+
+    def __init__(self, root: Path) -> None:
+        tables.create(root / "events", SCHEMA)
+        super().__init__(root, engine=Analyst())
+        self.stores = memory_stores()
+        self.reopened()
+
+    def reopened(self, on_checkpoint: Callable[[str], None] = lambda _: None) -> Opened:
+        """Return the lake as a new process opens it."""
+        executor = Executor(Config(), None, {}, started=Analyst())  # type: ignore[arg-type]
+        journal = Journal(self.root, stores=self.stores, on_checkpoint=on_checkpoint)
+        local = LocalExecutor(10**6, 1 << 28)
+        self.wired = replace(
+            self.wired, journal=journal, local=local, engine=executor.engine, on_checkpoint=on_checkpoint
+        )
+        self.opened = Opened(self.wired, executor)
+        return self.opened
+
+    @property
+    def events(self) -> DeltaTable:
+        """The raw table."""
+        return DeltaTable(str(self.root / "events"))
+
+    def insert(self, rows: Sequence[Row], first: int) -> None:
+        """Commit raw rows, with ids from *first* on."""
+        values = [*list(zip(*rows, strict=True))[1:4], range(first, first + len(rows))]
+        columns = [pa.array(c, f.type) for c, f in zip(values, list(SCHEMA)[1:], strict=True)]
+        times = pa.array([row.ts for row in rows], pa.int64()).cast(TIME)
+        write_deltalake(str(self.root / "events"), pa.table([times, *columns], schema=SCHEMA), mode="append")
+
+    def published(self, name: str, version: int | None = None) -> list[Shown]:
+        """Return the rows of an output."""
+        table = DeltaTable(str(self.root / name / "output"), version=version).to_pyarrow_table()
+        rows = table.set_column(0, "at", table["at"].cast(pa.int64())).to_pylist()
+        return [tuple(row.values()) for row in rows]

@@ -1,0 +1,29 @@
+"""Random histories of chains: every output is right; the long run is ``python -m tests.histories_of_chains``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from tests.histories_of_chains.__main__ import PAGE, made
+from tests.histories_of_chains.history import History
+
+
+def test_every_output_is_right_in_every_history(tmp_path: Path) -> None:
+    """
+    Whatever becomes of the raw rows and of the aggregates on the way, and whoever dies.
+    """
+    seen: Counter[str] = Counter()
+    for seed in range(5):
+        history = History(seed, tmp_path / str(seed))
+        assert "" == history.run(), f"python -m tests.histories_of_chains --only {seed}"
+        seen.update(history.seen)
+
+    assert [] == [what for what in ("recompute", "change", "build", "refund", "expire") if what not in seen]
+
+
+def test_the_page_has_the_histories_on_record() -> None:
+    """
+    `python -m tests.histories_of_chains --summary` writes the table.
+    """
+    assert PAGE.read_text(encoding="utf-8") == made()
