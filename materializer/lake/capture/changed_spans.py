@@ -22,6 +22,8 @@ def changed_spans(commit: Commit, column: str) -> SpanSet | None:
     try:
         note = json.loads(str(commit.user_metadata))
         changed = note[CHANGED] if note["plan"] else {}
-        return SpanSet.from_json(changed["spans"]) if changed["column"] == column else None
+        spans = SpanSet.from_json(changed["spans"]) if changed["column"] == column else None
+        ends = [] if spans is None else [end for span in spans.spans for end in (span.start, span.end)]
+        return spans if all(type(end) is int for end in ends) else None
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
