@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from types import ModuleType
 
-from tests.model import switches
+from tests.model import chains, switches
 from tests.model.exploration import FULL, Bounds
 from tests.model.mutations import MUTATIONS, explore
 
@@ -26,9 +27,10 @@ def main() -> int:
         "--calls", action="store_true", help="others may come between any two calls, not only two steps"
     )
     parser.add_argument("--switches", action="store_true", help="a switch to another version instead, and its mistakes")
+    parser.add_argument("--chains", action="store_true", help="a roll-up and its parent instead, and its mistakes")
     args = parser.parse_args()
-    if args.switches:
-        return _switches()
+    if args.switches or args.chains:
+        return _explored(switches if args.switches else chains)
     if args.list:
         print(*(f"{name:18} {m.says}" for name, m in MUTATIONS.items()), sep="\n")
         return 0
@@ -45,16 +47,16 @@ def main() -> int:
     return 0
 
 
-def _switches() -> int:
-    """Print the number of states of each exploration of a switch, and which mistakes are caught."""
+def _explored(what: ModuleType) -> int:
+    """Print the number of states of each exploration of a switch or a chain, and which mistakes are caught."""
     wrong = 0
-    for bounds in switches.FULL:
-        found = switches.explore(bounds)
+    for bounds in what.FULL:
+        found = what.explore(bounds)
         print(*(found.trace or ["every rule holds"]), sep="\n")
         print(f"{found.states} states, {bounds}")
         wrong += bool(found.trace)
-    for name, mistake in switches.MISTAKES.items():
-        found = switches.explore(mistake.bounds, name)
+    for name, mistake in what.MISTAKES.items():
+        found = what.explore(mistake.bounds, name)
         print(f"{name:18} {'caught' if found.trace else 'NOT CAUGHT'}: {mistake.says}")
         wrong += not found.trace
     return int(wrong > 0)

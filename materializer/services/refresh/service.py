@@ -31,6 +31,7 @@ from materializer.services.observe.dirty import dirty_below_newest, stuck_spans
 from materializer.services.planning import runs as planning
 from materializer.services.planning.options import RefreshOptions
 from materializer.services.planning.runs import Request
+from materializer.services.protocol import refresh_steps
 from materializer.services.refresh.reports import RefreshReport, RunDone, outcome_of
 
 if TYPE_CHECKING:
@@ -125,11 +126,14 @@ class Refresher:
         if rolled_up.moved(state, self.lake.root, self.lake.journal.last_view.states) is None:
             return state
 
-        def decide(view: View) -> list[tuple[str, Event]]:
-            event = rolled_up.moved(view.named(state.name), self.lake.root, view.states)
-            return [] if event is None else [(state.id, event)]
+        with self.lake.lease(state.name) as lease:
 
-        with self.lake.lease(state.name):
+            def decide(view: View) -> list[tuple[str, Event]]:
+                now = view.named(state.name)
+                refresh_steps.check_lease(lease.process, now)
+                event = rolled_up.moved(now, self.lake.root, view.states)
+                return [] if event is None else [(state.id, event)]
+
             self.lake.journal.transact(decide)
         return self.lake.journal.view().named(state.name)
 
