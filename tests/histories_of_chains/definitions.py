@@ -50,6 +50,7 @@ class Made:
         factor: What values are multiplied with before they are added.
         has_mean: Whether it has an average, which only partials can be merged to.
         retained: Days that the output is retained; 0 for ever.
+        ahead: Hours by which the zone of its days is ahead of UTC: Berlin's in 1970, or UTC's.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Made:
     factor: int = 1
     has_mean: bool = True
     retained: int = 0
+    ahead: Literal[0, 1] = 0
 
     @property
     def sql(self) -> str:
@@ -72,7 +74,8 @@ class Made:
         count = {"raw": "count(*)", "rollup": "rollup(n)", "cascade": "sum(n)"}[self.how]
         most = {"raw": "max(v)", "rollup": "rollup(most)", "cascade": "max(most)"}[self.how]
         mean = {"raw": "avg(v)", "rollup": "rollup(mean)", "cascade": ""}[self.how]
-        selected = [f"time_bucket('{self.hours} hours', {time}) AS at", *self.keys]
+        grid = f"'1 day', {time}, 'Europe/Berlin'" if self.ahead else f"'{self.hours} hours', {time}"
+        selected = [f"time_bucket({grid}) AS at", *self.keys]
         selected += [f"{total} AS v", f"{count} AS n", f"{most} AS most"]
         selected += [f"{mean} AS mean"] if self.has_mean else []
         where = ""
@@ -101,8 +104,8 @@ class Made:
         """Return the output over rows that pass WHERE; those of a roll-up are raw."""
         groups: dict[tuple[object, ...], list[Row]] = defaultdict(list)
         for row in rows:
-            width = self.hours * HOUR
-            groups[row.ts // width * width, *(getattr(row, key) for key in self.keys)].append(row)
+            width, ahead = self.hours * HOUR, self.ahead * HOUR
+            groups[(row.ts + ahead) // width * width - ahead, *(getattr(row, key) for key in self.keys)].append(row)
         found = []
         for group, members in groups.items():
             known = [m.v for m in members if m.v is not None]
@@ -180,15 +183,18 @@ def child(parent: Made, name: str, choose: random.Random) -> Made:
     devices = None
     if "device" in parent.keys and choose.random() < 0.3:
         devices = tuple(choose.sample(NAMED, choose.randint(1, 3)))
+    hours = choose.choice([w for w in WIDTHS if w >= parent.hours])
+    in_zone = parent.ahead or (hours == WIDTHS[-1] and parent.hours == 1 and choose.random() < 0.5)
     return Made(
         name,
         parent.name,
         how,
-        choose.choice([w for w in WIDTHS if w >= parent.hours]),
+        hours,
         keys,
         devices=devices,
         more=choose.choice([0, 0, 0, 3]),
         has_mean=how == "rollup" and parent.has_mean,
+        ahead=1 if in_zone else 0,
     )
 
 
@@ -200,7 +206,7 @@ def changed(made: Made, choose: random.Random) -> Made:
         case 1 if made.how == "raw":
             return replace(made, factor=choose.choice([1, 2]))
         case 2:
-            return replace(made, hours=choose.choice(WIDTHS))
+            return replace(made, hours=choose.choice(WIDTHS), ahead=0)
         case 3 if made.how != "raw" and made.devices is not None:
             return replace(made, devices=tuple(choose.sample(NAMED, 2)))
         case _:
