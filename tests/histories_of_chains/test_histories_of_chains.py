@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.histories_of_chains.__main__ import PAGE, made
 from tests.histories_of_chains.history import History
 
-SEEDS = (3, 6, 30)
+SEEDS = (3, 6, 8)
 STRATEGIES = ("recompute", "recompute-keys", "merge", "roll-up", "discard")
 STEPS = ("change", "build", "roll", "refund", "expire", "delete")
 
