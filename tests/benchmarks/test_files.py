@@ -60,7 +60,7 @@ def test_a_refresh_reads_and_replaces_what_it_needs(tmp_path: Path, spark: Spark
     deletion the file that the source wrote again and the change it noted, and ours; for nothing none. What is removed is what
     the refresh says.
     """
-    site = Site(tmp_path, spark, driver_lane_rows=driver_lane_rows, price_tie_ms=5)
+    site = Site(tmp_path, spark, driver_lane_rows=driver_lane_rows)
     trades = site.table("trades")
     for hour in ("01", "05", "09"):
         trades.trade(*((f"{hour}:{m:02}", "A", m) for m in range(20)))
