@@ -37,6 +37,7 @@ def decompose(spec: AggregateSpec) -> Layout:
     if taken.problems:
         raise DefinitionError(taken.problems)
     every = [p for *_, parts in measures for p in parts] + [p for _, parts in filters for p in parts]
+    every_call = [c for _, f in formulas + having for c in f.calls]
     counted = () if spec.is_engine else (counts,)
     return Layout(
         partials=_once([*(p for parts in every for p in parts.partials), *counted]),
@@ -50,7 +51,24 @@ def decompose(spec: AggregateSpec) -> Layout:
             (n, *parts[0].bracket) for n, f, parts in measures if _is_bare(f) and parts[0].bracket is not None
         ),
         row_count=counted[0].name if counted else None,
+        not_retractable=_not_retractable(spec, every_call, every),
     )
+
+
+def _not_retractable(spec: AggregateSpec, calls: Iterable[Call], parts: Iterable[Parts]) -> tuple[str, ...]:
+    """Return why rows cannot be subtracted from partials."""
+    if spec.rolls_up is not None:
+        return ("rows of a roll-up are partials, which are not subtracted",)
+    every = list(parts)
+    stored, found = {p.name for one in every for p in one.partials}, []
+    for call, one in zip(calls, every, strict=True):
+        shown = call.text or call.function
+        texts = [p.retract for p in one.partials]
+        if None in texts:
+            found.append(f"{shown} cannot be subtracted exactly")
+        elif any(set(rollup.names_in(text or "")) - stored for text in texts):
+            found.append(f"{shown} cannot be subtracted without the count of its values")
+    return _reasons(found)
 
 
 def parts_of(call: Call, order: RowOrder, *, is_summed: bool = False) -> Parts:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import dataclass, replace
+from typing import Final
+
+SIGN: Final = "mz_sign"
+"""Column of partial rows: 1 where their rows count, -1 where these were counted and are gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,8 @@ class PartialColumn:
         build: Spark SQL aggregate over source rows.
         merge: Spark SQL aggregate over partial rows (it may name other partial columns of the same call); None when the value
             cannot be merged and its bucket has to be recomputed.
+        retract: Spark SQL aggregate over partial rows with :data:`SIGN`, of which those with -1 are subtracted (it may name other
+            partial columns); None where that is not exact.
         is_foreign: Whether *build* calls a function that only the session knows, such as a Python aggregate. Spark refuses
             these beside its own aggregates, so they are built in a separate grouping.
         pick: What *build* selects, if it is the extreme struct of times and a value.
@@ -40,6 +46,7 @@ class PartialColumn:
     name: str
     build: str
     merge: str | None
+    retract: str | None = None
     is_foreign: bool = False
     pick: Pick | None = None
 
@@ -60,6 +67,7 @@ class Layout:
             rows. A measure within its rank error lies between them, both included. NaN counts as infinity here, because
             Spark's own quantiles never give NaN.
         row_count: Partial column that counts the source rows of a group; None where the tables have no such column.
+        not_retractable: Why rows cannot be subtracted from partials, one reason for each call; empty when they can.
     """
 
     partials: tuple[PartialColumn, ...]
@@ -71,11 +79,19 @@ class Layout:
     tolerances: tuple[tuple[str, str], ...]
     brackets: tuple[tuple[str, str, str], ...] = ()
     row_count: str | None = None
+    not_retractable: tuple[str, ...] = ()
 
     @property
     def is_mergeable(self) -> bool:
         """Whether stored partials and partials of new rows merge to the partials of all rows."""
         return not self.not_mergeable
+
+    @property
+    def why_not_retract(self) -> str:
+        """Why rows cannot be subtracted from stored partials; "" when they can."""
+        if self.row_count is None:
+            return "its tables do not count the rows of a group"
+        return next(iter(self.not_retractable), "")
 
     def stored_in(self, columns: Container[str]) -> Layout:
         """Return the layout of a table with *columns*; an older table without the row count gets a layout without it."""

@@ -92,14 +92,19 @@ def refuse(call: Call) -> Parts:
     )
 
 
+def names_in(text: str) -> list[str]:
+    """Return the partial columns that an expression reads."""
+    return _NAME.findall(text)
+
+
 def behind(text: str, layout: Layout) -> list[PartialColumn]:
     """Return the partials that an expression reads, and those that are needed to merge these."""
     every = {p.name: p for p in layout.partials}
     found: dict[str, PartialColumn] = {}
-    todo = _NAME.findall(text)
+    todo = names_in(text)
     while todo:
         name = todo.pop(0)
         if name in every and name not in found:
             found[name] = every[name]
-            todo += _NAME.findall(every[name].merge or "")
+            todo += names_in(every[name].merge or "")
     return list(found.values())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from materializer.core.aggregates.layout import PartialColumn
+from materializer.core.aggregates.layout import SIGN, PartialColumn
 from materializer.core.aggregates.parts import (
     INTEGERS,
     Parts,
@@ -16,10 +16,14 @@ from materializer.core.aggregates.parts import (
 from materializer.core.spec.spec import Call
 
 _MAX_PRECISION = 38
+# Holds a bigint of either sign; sums of it have ten more digits.
+_WIDE = "decimal(20,0)"
 # A bucket holds fewer rows than this many digits can count; a narrow count leaves digits for the quotient.
 _COUNT = "decimal(12,0)"
 # A column of a larger scale leaves no room for the four more digits of a quotient; its average has the column's scale.
 _MAX_LONG_DIVISION = 24
+# Spark rounds a decimal of more digits when it changes its sign; the sum of a column has ten more digits than the column.
+_MAX_SUBTRACTED = 24
 
 
 def same(call: Call) -> Parts:
@@ -88,17 +92,40 @@ def row_count() -> PartialColumn:
 
 def _count(function: str, args: tuple[str, ...], where: str | None) -> PartialColumn:
     name = partial_name(function, *args, where)
-    return PartialColumn(name, plain(function, args, where), f"sum({name})")
+    return PartialColumn(name, plain(function, args, where), f"sum({name})", _signed(name))
+
+
+def _signed(partial: str, kind: str | None = None) -> str:
+    """Return the aggregate that adds and subtracts a partial, if given by way of another type."""
+    value = f"CAST({partial} AS {kind})" if kind else partial
+    return f"sum(if({SIGN} > 0, {value}, -{value}))"
+
+
+def _subtracted(partial: str, counted: str, kind: str, by_way_of: str | None) -> str:
+    """Return the retract form of a sum, which is null where no value is left.
+
+    Args:
+        partial: The sum.
+        counted: The partial that counts its values.
+        kind: The type of the sum.
+        by_way_of: A type that holds every sum on the way, whatever the order of the rows.
+    """
+    return f"CASE WHEN {_signed(counted)} > 0 THEN CAST({_signed(partial, by_way_of)} AS {kind}) END"
 
 
 def _sum(call: Call) -> PartialColumn:
-    name = sum_name(call)
-    merge = f"sum({name})"
+    name, counted = sum_name(call), partial_name("count", *call.args, call.where)
+    merge, retract = f"sum({name})", None
     decimal = decimal_of(type_of(call))
+    if type_of(call) in INTEGERS:
+        retract = _subtracted(name, counted, "bigint", _WIDE)
     if decimal:
         # Spark widens the sum of a sum by another ten digits; the cast removes them, and raises an error where they are needed.
-        merge = f"CAST({merge} AS decimal({_sum_precision(decimal[0])},{decimal[1]}))"
-    return PartialColumn(name, plain("sum", call.args, call.where), merge)
+        kind = f"decimal({_sum_precision(decimal[0])},{decimal[1]})"
+        merge = f"CAST({merge} AS {kind})"
+        if decimal[0] <= _MAX_SUBTRACTED:
+            retract = _subtracted(name, counted, kind, None)
+    return PartialColumn(name, plain("sum", call.args, call.where), merge, retract)
 
 
 def _sum_precision(precision: int) -> int:
@@ -108,9 +135,14 @@ def _sum_precision(precision: int) -> int:
 def _halves(call: Call) -> tuple[PartialColumn, PartialColumn]:
     # The sums of the upper and lower 32 bits are exact and do not overflow before two thousand million rows.
     x = group(call.args[0])
-    name = sum_name(call)
+    name, counted = sum_name(call), partial_name("count", *call.args, call.where)
     return tuple(  # type: ignore[return-value]
-        PartialColumn(f"{name}_{half}", plain("sum", (bits,), call.where), f"sum({name}_{half})")
+        PartialColumn(
+            f"{name}_{half}",
+            plain("sum", (bits,), call.where),
+            f"sum({name}_{half})",
+            _subtracted(f"{name}_{half}", counted, "bigint", _WIDE),
+        )
         for half, bits in (("hi", f"shiftright({x}, 32)"), ("lo", f"{x} & 4294967295L"))
     )
 
