@@ -21,6 +21,7 @@ from materializer.core.refresh.plan import (
     Merge,
     Plan,
     Recompute,
+    Retract,
     RollUp,
     RunReport,
     Settle,
@@ -133,6 +134,8 @@ def planned(step: Step, grid: Grid) -> str:
             why = reason
         case Merge(spans=spans, after=after, estimate=estimate):
             why = f"only inserts since version {after}"
+        case Retract(spans=spans, after=after, estimate=estimate):
+            why = f"changes since version {after}, and what went is subtracted"
         case RollUp(spans=spans, reason=reason, parent=parent, estimate=estimate):
             why = f"{reason}; '{parent}' has partials of the same rows"
         case _:

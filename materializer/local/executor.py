@@ -8,17 +8,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from materializer.core.aggregates.layout import SIGN
 from materializer.core.compiled.bucket_sql import bucket_end_sql, bucket_start_sql, spans_sql
 from materializer.core.compiled.definition import SLICE, Definition, key_column
 from materializer.core.compiled.definition import quoted as spark_quoted
 from materializer.core.engines.work import ChangedKeys, Work, raw_spans
-from materializer.core.refresh.plan import MAX_SPANS, Merge, Plan, Recompute, RollUp
+from materializer.core.refresh.plan import CAME, INSERTED, MAX_SPANS, WENT, Merge, Plan, Recompute, Retract, RollUp
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import EVERYTHING, NEG_INF, Span, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.lake.computed import Computed, Fewer
 from materializer.local import row_counts
 from materializer.local.kinds import Kind, NotLocal, quoted
+from materializer.local.typed import failing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -257,11 +259,13 @@ class _Run:
         if keyed:
             parts.append(self._of_groups(keyed.at_most(MAX_SPANS)))
         parts += [self._rolled_up(f"roll_up_{i}", step) for i, step in enumerate(plan.rollups)]
-        if merges or plan.replaced != plan.remade:
+        if merges or plan.retracts or plan.replaced != plan.remade:
             spans = plan.replaced - plan.remade - gone
-            stored = self._stored(spans, without_groups=bool(keyed))
-            news = [self._merged(f"merge_{i}", step) for i, step in enumerate(merges)]
-            parts.append(self._merge([stored, *news]) if news else stored)
+            came = [self._stored(spans, without_groups=bool(keyed))]
+            came += [self._changed(f"merge_{i}", step, INSERTED) for i, step in enumerate(merges)]
+            came += [self._changed(f"came_{i}", step, CAME) for i, step in enumerate(plan.retracts)]
+            went = [self._changed(f"went_{i}", step, WENT) for i, step in enumerate(plan.retracts)]
+            parts.append(self._merge(came, went) if len(came) > 1 else came[0])
         return " UNION ALL BY NAME ".join(parts)
 
     def _results(self, replaced: SpanSet) -> str:
@@ -333,10 +337,10 @@ class _Run:
         rows = self._read(step.path, step.version, list(forms.columns), step.spans, SLICE)
         return self._built(name, rows, step.spans, step.spans, over=(over, forms))
 
-    def _merged(self, name: str, step: Merge) -> str:
-        import pyarrow.compute as pc
-
+    def _changed(self, name: str, step: Merge | Retract, images: Sequence[str]) -> str:
+        """Return SQL of the partials of some images of the rows that changed."""
         from materializer.lake.arrow import plain
+        from materializer.lake.capture.changed_rows import with_images
         from materializer.lake.local_read import read_small_changes
 
         changed = read_small_changes(
@@ -349,11 +353,11 @@ class _Run:
         )
         if changed is None:
             raise NotLocal("changes that only Spark can read, or more of them than were expected")
-        inserted = self.executor.bounded(plain(changed.filter(pc.equal(changed["_change_type"], "insert"))))
+        rows = self.executor.bounded(plain(with_images(changed, images)))
         inside = step.spans
         if self.hull is not None and not all(s.is_bounded for s in step.spans):
             inside = step.spans & SpanSet.of(self.hull)  # not always: merged rows may be gone from the source
-        return self._built(name, inserted.select(list(self.forms.columns)), step.spans, inside)
+        return self._built(name, rows.select(list(self.forms.columns)), step.spans, inside)
 
     # -- computing -------------------------------------------------------------------------------------------------------
 
@@ -405,10 +409,16 @@ class _Run:
         names = [f"{ours} AS {quoted(column)}" for ours, column in zip(by, definition.group_columns, strict=True)]
         return f"SELECT {', '.join(names)}, {builds} FROM {name} GROUP BY {', '.join(by)}"
 
-    def _merge(self, parts: Sequence[str]) -> str:
-        merges = ", ".join(f"{sql} AS {quoted(column)}" for column, sql in self.forms.merges.items())
+    def _merge(self, came: Sequence[str], went: Sequence[str]) -> str:
+        """Return SQL of the partials of the rows that came, less those of the rows that went."""
+        signs = [(sql, 1) for sql in came] + [(sql, -1) for sql in went]
+        rows = " UNION ALL BY NAME ".join(f"SELECT *, {sign} AS {SIGN} FROM ({sql})" for sql, sign in signs)
+        forms = self.forms.retracts if went else self.forms.merges
+        values = ", ".join(f"{sql} AS {quoted(column)}" for column, sql in forms.items())
         by = ", ".join(map(quoted, self.definition.group_columns))
-        return f"SELECT {by}, {merges} FROM ({' UNION ALL BY NAME '.join(parts)}) GROUP BY {by}"
+        found = f"SELECT {by}, {values} FROM ({rows}) GROUP BY {by}"
+        count = quoted(str(self.definition.layout.row_count))
+        return f"SELECT * FROM ({found}) WHERE {failing(f'{count} < 0', f'{count} > 0')}" if went else found
 
     def _partial_list(self) -> str:
         return ", ".join(map(quoted, self.forms.partials))

@@ -6,10 +6,11 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from materializer.core.aggregates.layout import SIGN
 from materializer.core.compiled.definition import SLICE, Definition, EngineDefinition, key_column
 from materializer.core.engines.time_series import TimeSeries
 from materializer.local.expressions import Scope, compiled
-from materializer.local.kinds import BOOLEAN, VOID, Kind, NotLocal, kind_of
+from materializer.local.kinds import BOOLEAN, INT, VOID, Kind, NotLocal, kind_of
 from materializer.local.typed import Typed
 
 GROUPED: Final = frozenset(
@@ -69,6 +70,7 @@ class Forms:
         keys: Expression over source rows of each key column of the partials.
         builds: Aggregate over source rows of each partial; of an engine, of each measure of a result.
         merges: Aggregate over partial rows of each partial; empty where one cannot be merged.
+        retracts: Aggregate over partial rows with their sign of each partial; empty where one cannot be subtracted.
         finals: Expression over a partial row of each measure.
         having: The condition on partial rows, or "".
         panes: For an engine whose windows share rows; None where each window is made from rows.
@@ -81,6 +83,7 @@ class Forms:
     keys: dict[str, str]
     builds: dict[str, str]
     merges: dict[str, str]
+    retracts: dict[str, str]
     finals: dict[str, str]
     having: str
     panes: PaneForms | None = None
@@ -113,6 +116,7 @@ class Forms:
         final = Scope(partials | {n: k for n, k in named.items() if n.lower() not in taken})
         keys = _keys(definition, raw, typed)
         stored = Scope(partials, are_rows=True)
+        signed = Scope(partials | {SIGN: INT}, are_rows=True)
         forms = cls(
             columns,
             partials,
@@ -122,6 +126,9 @@ class Forms:
             {p.name: typed(p.merge, stored, partials[p.name]).sql for p in layout.partials if p.merge is not None}
             if layout.is_mergeable
             else {},
+            {}
+            if layout.why_not_retract
+            else {p.name: typed(str(p.retract), signed, partials[p.name]).sql for p in layout.partials},
             {name: typed(sql, final, outputs[name]).sql for name, sql in layout.finals},
             typed(layout.having, final, BOOLEAN).sql if layout.having else "",
         )

@@ -22,6 +22,7 @@ from materializer.core.refresh.plan import (
     Plan,
     Recompute,
     Rejected,
+    Retract,
     RunReport,
     Settle,
     TableBase,
@@ -94,6 +95,7 @@ PLAN: Final = Plan(
         Recompute(
             SpanSet.of(LATER), "rows changed", ESTIMATE, (Rejected("merge", "rows were updated"),), changed_rows=3
         ),
+        Retract(SpanSet.of(LATER), 340, ESTIMATE, (Rejected("merge", "rows were updated"),), 0.25),
         Recompute(SpanSet.of(SPAN), "never materialised", is_rebuild=True),
         Recompute(SpanSet.of(SPAN), "rows changed", Estimate(40, 900, 3, 12), keys=2),
         Recompute(SpanSet.of(Span(NEG_INF, 0)), "older than output.retention", is_discard=True, windows=4),

@@ -14,6 +14,7 @@ from materializer.core.refresh.plan import (
     Plan,
     Recompute,
     Rejected,
+    Retract,
     RunReport,
     Settle,
     TableBase,
@@ -79,6 +80,7 @@ def steps() -> st.SearchStrategy[Any]:
         st.builds(Recompute, span_sets(), NAMES, estimates(), rejected, is_rebuild=st.booleans()),
         st.builds(Recompute, span_sets(), NAMES, is_discard=st.just(True)),
         st.builds(Merge, span_sets(), VERSIONS, estimates(), rejected),
+        st.builds(Retract, span_sets(), VERSIONS, estimates(), rejected),
     )
 
 

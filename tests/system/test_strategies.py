@@ -93,6 +93,7 @@ def test_updates_are_recomputed_beside_merged_inserts(busy):
     assert "rows changed" == recompute.reason
     assert [
         ("merge", "rows were updated or deleted, not only inserted"),
+        ("retract", "sum(price) cannot be subtracted without the count of its values"),
         ("recompute", "would aggregate about 120 of 120 raw rows"),
     ] == reasons(recompute)
 

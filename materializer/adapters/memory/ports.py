@@ -16,6 +16,7 @@ from materializer.core.refresh.plan import (
     Merge,
     Plan,
     Recompute,
+    Retract,
     RollUp,
     RunReport,
     Settle,
@@ -237,6 +238,9 @@ class MemoryPorts(Ports):
                 return [(b, lake.truth(b, v)) for b in buckets]
             case Merge():
                 return [(b, lake.partials.values[b] + lake.changes(b, step.after, v).count("insert")) for b in buckets]
+            case Retract():
+                changed = [(b, lake.changes(b, step.after, v)) for b in buckets]
+                return [(b, lake.partials.values[b] + c.count("insert") - c.count("delete")) for b, c in changed]
             case RollUp():
                 return [(b, lake.truth(b, v)) for b in buckets]
             case _:
@@ -263,6 +267,8 @@ def _plain(step: Step) -> Step:
             return Recompute(step.spans, "")
         case Merge():
             return Merge(step.spans, step.after)
+        case Retract():
+            return Retract(step.spans, step.after)
         case RollUp():
             return RollUp(step.spans, "", step.parent, step.path, step.version, step.keys)
         case _:

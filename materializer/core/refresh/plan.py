@@ -20,6 +20,16 @@ OPENED: Final = 8
 BY_KEY: Final = "recompute-keys"
 """The strategy that computes only the groups whose keys changed."""
 
+RETRACT: Final = "retract"
+"""The strategy that subtracts changed rows from stored partials."""
+
+INSERTED: Final = ("insert",)
+"""The image of new rows in a change feed."""
+CAME: Final = (*INSERTED, "update_postimage")
+"""The images of rows that came."""
+WENT: Final = ("delete", "update_preimage")
+"""The images of rows that went."""
+
 MAX_SPANS: Final = 64
 """Most spans that one commit replaces; a predicate with thousands of spans takes longer than copying the rows between them."""
 
@@ -161,6 +171,28 @@ class Merge:
 
 @json_fields(later=["seconds"], omits=["seconds"])
 @dataclass(frozen=True, slots=True)
+class Retract:
+    """Buckets whose stored partials are merged with partials of the rows that came since, less those of the rows that went.
+
+    An updated row went as it was and came as it is. Groups without a row vanish.
+
+    Args:
+        spans: The buckets.
+        after: Source version that the stored partials reflect; the change feed is read from the next version on.
+        estimate: The cost of reading the changed rows and the stored partials.
+        rejected: The other strategies, each with its reason.
+        seconds: What it takes, as predicted, beyond the floor and what is written.
+    """
+
+    spans: SpanSet
+    after: int
+    estimate: Estimate = Estimate()
+    rejected: tuple[Rejected, ...] = ()
+    seconds: float = 0.0
+
+
+@json_fields(later=["seconds"], omits=["seconds"])
+@dataclass(frozen=True, slots=True)
 class RollUp:
     """Buckets that are merged from the partials of a finer aggregate over the same rows, which is clean there.
 
@@ -187,7 +219,7 @@ class RollUp:
     seconds: float = 0.0
 
 
-Step: TypeAlias = Settle | Recompute | Merge | RollUp
+Step: TypeAlias = Settle | Recompute | Merge | Retract | RollUp
 
 
 def _step_from_json(data: dict[str, Any]) -> Step:
@@ -196,6 +228,8 @@ def _step_from_json(data: dict[str, Any]) -> Step:
             return from_json(Settle, data)
         case "merge":
             return from_json(Merge, data)
+        case "retract":
+            return from_json(Retract, data)
         case "roll-up":
             return from_json(RollUp, data)
         case do:
@@ -293,6 +327,11 @@ class Plan:
         return tuple(step for step in self.steps if isinstance(step, Merge))
 
     @property
+    def retracts(self) -> tuple[Retract, ...]:
+        """The steps that also subtract rows from stored partials."""
+        return tuple(step for step in self.steps if isinstance(step, Retract))
+
+    @property
     def rollups(self) -> tuple[RollUp, ...]:
         """The steps that merge partials of a finer aggregate."""
         return tuple(step for step in self.steps if isinstance(step, RollUp))
@@ -336,6 +375,8 @@ def strategy_of(step: Step) -> str:
             return "rebuild" if step.is_rebuild else "recompute"
         case Merge():
             return "merge"
+        case Retract():
+            return RETRACT
         case RollUp():
             return "roll-up"
         case _:

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from materializer.core.refresh.invalidation import MAX_KEYS, Cause, Entry
 from materializer.core.refresh.plan import (
     BY_KEY,
     MAX_SPANS,
+    RETRACT,
     Estimate,
     ExecutorKind,
     Merge,
     Recompute,
     Rejected,
+    Retract,
     Settle,
     Step,
     strategy_of,
@@ -26,9 +28,10 @@ from materializer.core.refresh.price import Prices
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 
 MAX_MERGES: Final = 8
-"""Most merge groups in one plan. Each reads its own run of source versions, so many small ones cost more than they save."""
+"""Most steps of one plan that merge or subtract changed rows. Each reads its own run of source versions, so many small ones cost more than they save."""
 
 
+_Kind: TypeAlias = type[Merge] | type[Retract]
 SCAN: Final = "scan"
 """The strategy that was asked for if one recompute of the whole window is wanted."""
 MUCH: Final = 0.8
@@ -57,6 +60,7 @@ class Facts:
         feed_from: The first version *a* for which the change feed provably covers (a, v]; None when there is none. *v* is the
             pinned version.
         not_mergeable: Why partials cannot be merged; empty when they can.
+        not_retractable: Why rows cannot be subtracted from partials; "" when they can.
         partials_are_last: Whether the partials carry the number of the last ended refresh.
         raw: The cost of reading the raw rows of some buckets at the pinned version.
         changed: The cost of reading the changes since a version, inside some buckets.
@@ -81,6 +85,7 @@ class Facts:
     present: Callable[[SpanSet], SpanSet]
     feed_from: int | None = None
     not_mergeable: tuple[str, ...] = ()
+    not_retractable: str = ""
     partials_are_last: bool = True
     is_first: bool = False
     no_feed_reason: str = "the source has no change feed"
@@ -128,8 +133,8 @@ def decide(taken: Iterable[Entry], facts: Facts) -> tuple[Step, ...]:
     """
     frozen, taken = _split_frozen(taken, facts.frozen)
     present = facts.present(SpanSet.union(e.span for e in taken))
-    merging: dict[int, list[Entry]] = {}
-    recomputing: dict[tuple[Cause, str], list[Entry]] = {}
+    changing: dict[tuple[int, _Kind], list[Entry]] = {}
+    recomputing: dict[tuple[Cause, tuple[Rejected, ...]], list[Entry]] = {}
     settled: list[Span] = []
     discarded: list[Span] = []
     for entry in taken:
@@ -140,22 +145,29 @@ def decide(taken: Iterable[Entry], facts: Facts) -> tuple[Step, ...]:
             if entry.cause is Cause.RETIRED:
                 discarded.append(span)
                 continue
-            why_not = why_not_merge(part, facts)
-            if why_not is None and part.after is not None:
-                merging.setdefault(part.after, []).append(part)
+            reasons: dict[_Kind, str | None] = {
+                Merge: why_not_merge(part, facts),
+                Retract: why_not_retract(part, facts),
+            }
+            allowed = next((kind for kind, reason in reasons.items() if reason is None), None)
+            if allowed is not None and part.after is not None:
+                changing.setdefault((part.after, allowed), []).append(part)
             else:
-                recomputing.setdefault((entry.cause, why_not or ""), []).append(part)
+                against = tuple(Rejected(_NAMES[kind], reason) for kind, reason in reasons.items() if reason)
+                recomputing.setdefault((entry.cause, against), []).append(part)
     steps: list[Step] = [_frozen_merge(after, spans, facts) for after, spans in sorted(frozen.items(), reverse=True)]
-    for count, after in enumerate(sorted(merging, reverse=True)):
-        merge, why_not = _merge(after, merging[after], facts)
+    for count, (after, kind) in enumerate(sorted(changing, key=lambda c: (c[0], c[1] is Merge), reverse=True)):
+        entries = changing[after, kind]
+        step, why_not = _from_changes(kind, after, entries, facts)
         if count >= MAX_MERGES:
             why_not = f"more than {MAX_MERGES} different versions to merge from"
         if why_not:
-            recomputing.setdefault((Cause.CHANGE, why_not), []).extend(merging[after])
+            against = (*_NOT_MERGED[kind], Rejected(strategy_of(step), why_not))
+            recomputing.setdefault((Cause.CHANGE, against), []).extend(entries)
         else:
-            steps.append(merge)
-    for (cause, why_not), entries in recomputing.items():
-        steps += _recomputes(cause, why_not, entries, facts)
+            steps.append(step)
+    for (cause, against), entries in recomputing.items():
+        steps += _recomputes(cause, against, entries, facts)
     if discarded:
         steps.append(Recompute(SpanSet.union(discarded), _REASONS[Cause.RETIRED], is_discard=True))
     if settled:
@@ -174,7 +186,7 @@ def together(steps: Sequence[Step], facts: Facts, window: SpanSet) -> tuple[Step
         facts: The facts.
         window: The buckets of the window that may be computed from raw rows.
     """
-    computed = [s for s in steps if isinstance(s, Merge) or (isinstance(s, Recompute) and not s.is_discard)]
+    computed = [s for s in steps if isinstance(s, Merge | Retract) or (isinstance(s, Recompute) and not s.is_discard)]
     dirty = SpanSet.union(span for step in computed for span in step.spans)
     if not computed or facts.only not in ("", SCAN) or not dirty.spans[0].start >= facts.frozen:
         return tuple(steps)
@@ -196,27 +208,31 @@ def together(steps: Sequence[Step], facts: Facts, window: SpanSet) -> tuple[Step
     return tuple(steps)
 
 
-def _merge(after: int, entries: Sequence[Entry], facts: Facts) -> tuple[Merge, str]:
-    """Return a merge of the rows inserted since a version, and why another strategy is cheaper, or ""."""
-    spans = SpanSet.union(e.span for e in entries)
+def _from_changes(kind: _Kind, after: int, entries: Sequence[Entry], facts: Facts) -> tuple[Merge | Retract, str]:
+    """Return a step that reads the rows changed since a version, and why another strategy is cheaper, or ""."""
+    name, spans = _NAMES[kind], SpanSet.union(e.span for e in entries)
     merge, raw = facts.changed(after, spans) + facts.stored(spans), facts.raw(spans)
-    price, whole = facts.price("merge", merge), facts.price("recompute", raw)
-    found = Merge(spans, after, merge, (Rejected("recompute", f"would read {raw.rows:,} raw rows", whole),), price)
+    price, whole = facts.price(name, merge), facts.price("recompute", raw)
+    against = (*_NOT_MERGED[kind], Rejected("recompute", f"would read {raw.rows:,} raw rows", whole))
+    found = kind(spans, after, merge, against, price)
     costs = f"about {merge.likely_rows:,} changed and kept rows out of {merge.rows:,} would not be cheaper than"
-    if facts.only == "merge":
+    if facts.only == name:
         return found, ""
     if facts.only:
         return found, f"'{facts.only}' was asked for"
-    if not facts.is_cheaper("merge", merge, "recompute", raw):
+    if not facts.is_cheaper(name, merge, "recompute", raw):
         return found, f"{costs} {raw.likely_rows:,} raw rows out of {raw.rows:,}"
     if facts.keyed is not None and all(why_not_keyed(e, facts) is None for e in entries):
         keyed = facts.keyed(entries) + facts.stored(spans)
-        if facts.is_cheaper(BY_KEY, keyed, "merge", merge) and merge.cost >= keyed.cost + BESIDE:
+        beside = BESIDE if kind is Merge else 0
+        if facts.is_cheaper(BY_KEY, keyed, name, merge) and merge.cost >= keyed.cost + beside:
             return found, f"{costs} {keyed.likely_rows:,} rows of changed keys and stored groups out of {keyed.rows:,}"
     return found, ""
 
 
-def _recomputes(cause: Cause, why_not_merge: str, entries: Sequence[Entry], facts: Facts) -> Iterator[Recompute]:
+def _recomputes(
+    cause: Cause, against: Sequence[Rejected], entries: Sequence[Entry], facts: Facts
+) -> Iterator[Recompute]:
     """Yield the recomputes of entries with one cause: of changed keys where that is allowed and cheaper, else of buckets."""
     by_key: dict[str | None, list[Entry]] = {}
     for entry in entries:
@@ -225,7 +241,7 @@ def _recomputes(cause: Cause, why_not_merge: str, entries: Sequence[Entry], fact
         spans = SpanSet.union(e.span for e in found)
         raw, why_not = facts.raw(spans), why_not_keys
         whole, by_keys = facts.price("recompute", raw), None
-        rejected = [Rejected("merge", why_not_merge)]
+        rejected = list(against)
         after = min((e.after for e in found if e.after is not None), default=None)
         changed = facts.changed(after, spans).rows if cause is Cause.CHANGE and after is not None else None
         if why_not_keys is None and facts.keyed is not None:
@@ -281,19 +297,37 @@ def why_not_merge(entry: Entry, facts: Facts) -> str | None:
     if entry.cause is not Cause.CHANGE:
         return _REASONS[entry.cause]
     if not entry.is_insert_only:
-        return "rows were updated or deleted, not only inserted"
-    if facts.not_mergeable:
-        return facts.not_mergeable[0]
-    if facts.feed_from is None or entry.after < facts.feed_from:
-        return (
-            f"the change feed does not reach back to version {entry.after}" if facts.feed_from else facts.no_feed_reason
-        )
-    if not facts.partials_are_last:
-        return _NOT_LAST
-    return None
+        return _NOT_INSERTED
+    return facts.not_mergeable[0] if facts.not_mergeable else _why_not_changes(entry.after, facts)
+
+
+def why_not_retract(entry: Entry, facts: Facts) -> str | None:
+    """Return why the changes of an entry cannot be added to stored partials and subtracted from them; None when they can.
+
+    An empty text means that there is no such choice: the stored partials reflect no version, what changed is not known row by
+    row, or it can be merged. Rows that went may lie anywhere, so a span without an end has no buckets for them.
+    """
+    is_known = entry.after is not None and entry.cause is Cause.CHANGE and not facts.is_first
+    if entry.after is None or not is_known or entry.is_insert_only or not entry.span.is_bounded:
+        return ""
+    return facts.not_retractable or _why_not_changes(entry.after, facts)
+
+
+def _why_not_changes(after: int, facts: Facts) -> str | None:
+    """Return why the rows changed since a version cannot be brought into stored partials; None when they can."""
+    if facts.feed_from is None or after < facts.feed_from:
+        return f"the change feed does not reach back to version {after}" if facts.feed_from else facts.no_feed_reason
+    return None if facts.partials_are_last else _NOT_LAST
 
 
 _NOT_LAST: Final = "the partials do not carry the last ended refresh"
+_NOT_INSERTED: Final = "rows were updated or deleted, not only inserted"
+_NAMES: Final[dict[_Kind, str]] = {Merge: "merge", Retract: RETRACT}
+_NOT_MERGED: Final[dict[_Kind, tuple[Rejected, ...]]] = {
+    Merge: (),
+    Retract: (Rejected("merge", _NOT_INSERTED),),
+}
+"""Why changes that are subtracted are not merged."""
 
 
 def why_not_keyed(entry: Entry, facts: Facts) -> str | None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from materializer.lake.arrow import plain
@@ -38,3 +39,8 @@ def changed_rows(table: DeltaTable, first: int, last: int, columns: Sequence[str
         if rows.num_rows <= CACHED_ROWS:
             _cache[key] = rows
     return rows.select(list(columns))
+
+
+def with_images(rows: pa.Table, images: Sequence[str]) -> pa.Table:
+    """Return the changed rows of some images."""
+    return rows.filter(pc.is_in(rows["_change_type"], pa.array(images)))

@@ -14,11 +14,13 @@ from materializer.core.refresh.invalidation import MAX_KEYS, Cause, Entry, Inval
 from materializer.core.refresh.plan import (
     BY_KEY,
     MAX_SPANS,
+    RETRACT,
     ExecutorKind,
     Lane,
     Merge,
     Plan,
     Recompute,
+    Retract,
     RollUp,
     Settle,
     TableBase,
@@ -30,6 +32,7 @@ from materializer.errors import NotIncrementalError
 from materializer.journal.events import Captured, Event, Invalidated, Planned
 from materializer.journal.state import AggregateState
 from materializer.lake.keys import why_not_recorded
+from materializer.services.definitions import suites
 from materializer.services.observe import frozen_bound, stored_extent
 from materializer.services.observe.observe import Observation, applied, estimate_of
 from materializer.services.planning import runs
@@ -240,7 +243,8 @@ class RunPlanner:
         partials, output = (TableBase(heads[w].table_id, heads[w].version) for w in (Which.PARTIALS, Which.OUTPUT))
         work: Work | None = None
         if self.of_engine is None or not taken:
-            steps = decide(taken, facts)
+            # a subtraction that fails is planned again as a recompute, which rows that are read later cannot be
+            steps = decide(taken, replace(facts, not_retractable="the rows are computed when they are read"))
         else:
             made = self.of_engine.run(
                 state, window, taken, partials.version, facts.raw, lambda s: self._dirt(state, s).entries
@@ -265,6 +269,7 @@ class RunPlanner:
             present=lambda spans: self.observation.present_in(raw, stored, stale, spans),
             feed_from=0 if self.request.may_merge else None,
             not_mergeable=definition.layout.not_mergeable,
+            not_retractable=definition.layout.why_not_retract or _checks_rows(definition),
             is_first=state.threshold == NEG_INF,
             no_feed_reason="the change feed could not be read a moment ago",
             frozen=state.frozen,
@@ -320,7 +325,7 @@ class RunPlanner:
                     if ratio:
                         groups = min(groups, raw.rows_in(spans) * ratio * SAFETY)
                     bound += min(estimate.rows, groups)
-                case Merge(spans=spans, after=after):
+                case Merge(spans=spans, after=after) | Retract(spans=spans, after=after):
                     bound += _likely(stored, spans) + (state.changed_rows(after) or 0)
                 case RollUp(estimate=estimate):
                     bound += estimate.rows
@@ -340,6 +345,12 @@ class RunPlanner:
                     f"the plan for '{self.observation.aggregate.name}' is a rebuild: {step.reason}",
                     hint="run it without --strict, or backfill first",
                 )
+
+
+def _checks_rows(definition: Definition) -> str:
+    """Return why a changed row, which may have changed again, is not enough for the gate; "" if it is."""
+    is_checked = suites.SOURCE in suites.of(definition.spec)
+    return "its gate checks all rows of the source that it reads" if is_checked else ""
 
 
 def _unknown_keys(definition: Definition) -> str:
@@ -384,6 +395,8 @@ def _groups_per_row(state: AggregateState) -> float | None:
     since = max((i + 1 for i, e in enumerate(state.ended) if e.outcome == "switched"), default=0)
     ended = state.ended[since:][-RECENT:]
     reports = [
-        e.report for e in ended if e.outcome == "done" and not {"merge", BY_KEY} & {*e.report.strategy.split("+")}
+        e.report
+        for e in ended
+        if e.outcome == "done" and not {"merge", RETRACT, BY_KEY} & {*e.report.strategy.split("+")}
     ]
     return max((r.partials_written / r.rows_read for r in reports if r.rows_read >= ENOUGH_ROWS), default=None)

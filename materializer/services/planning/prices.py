@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Final
 
-from materializer.core.refresh.plan import Estimate, ExecutorKind, Merge, Plan, Recompute, RollUp
+from materializer.core.refresh.plan import Estimate, ExecutorKind, Merge, Plan, Recompute, Retract, RollUp
 from materializer.core.refresh.price import Prices, Taken, unlearned
 from materializer.core.time.spans import SpanSet
 from materializer.journal.state import States
@@ -50,7 +50,7 @@ def written_by(plan: Plan, stored: Extent, groups_per_row: float | None) -> floa
                 stored, spans
             ):
                 rows += estimate.likely_rows * (groups_per_row or GROUPS_PER_ROW)
-            case Merge() | Recompute() | RollUp():
+            case Merge() | Retract() | Recompute() | RollUp():
                 continue
     return rows
 

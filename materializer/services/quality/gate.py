@@ -130,7 +130,7 @@ class Gate:
         known = suites.of(spec)
         given = suites.values(aggregate.definition, plan.n, plan.source_version, plan.window)
         frame = cache(lambda: self._output(plan, computed, spark()))
-        only_raw = not plan.merges and not plan.keyed and plan.replaced == plan.spans
+        only_raw = not plan.merges and not plan.retracts and not plan.keyed and plan.replaced == plan.spans
         checks = _built_in(aggregate.definition, plan, computed.rows_read if only_raw else None)
         if suites.OUTPUT in known or checks:
             yield suites.OUTPUT, self._of_output(plan, computed, known.get(suites.OUTPUT), given, checks, frame)

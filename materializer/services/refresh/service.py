@@ -10,13 +10,14 @@ refreshed stay dirty, so a request can be stopped anywhere and repeated.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from materializer.core.refresh.output_feed import is_on
 from materializer.errors import (
+    DataError,
     LeaseHeldError,
     MaterializerError,
     ResultTooLargeError,
@@ -89,11 +90,17 @@ class Refresher:
         note: RunNote | None = None
         asked: Request | None = Request(options)
         window: Span | None = None
+        plans: list[Plan] = []
+
+        def planned(plan: Plan, note: RunNote) -> None:
+            plans.append(plan)
+            on_plan(plan, note)
+
         while asked is not None and (options.max_runs is None or len(runs) < options.max_runs):
             try:
-                process = run(self.lake, state, asked, on_plan)
+                process = run(self.lake, state, asked, planned)
             except MaterializerError as exc:
-                other = _otherwise(asked, exc)
+                other = _otherwise(asked, plans, exc)
                 if other is None:
                     if runs:
                         exc.follows(
@@ -242,9 +249,13 @@ def _verdict(state: AggregateState, plan: Plan) -> Mapping[str, Any]:
     return next((e.verdict for e in reversed(state.ended) if e.n == plan.n), {})
 
 
-def _otherwise(asked: Request, exc: MaterializerError) -> Request | None:
-    """Return the request with another strategy or lane after a failure that this can avoid, or None."""
-    if isinstance(exc, SourceDamagedError) and asked.may_merge:
+def _otherwise(asked: Request, plans: Sequence[Plan], exc: MaterializerError) -> Request | None:
+    """Return the request with another strategy or lane after a failure that this can avoid, or None.
+
+    A sum of the rows that came or went may leave its type where that of all rows does not.
+    """
+    subtracted = isinstance(exc, DataError) and plans and plans[-1].retracts
+    if (isinstance(exc, SourceDamagedError) or subtracted) and asked.may_merge:
         return replace(asked, may_merge=False)
     if isinstance(exc, ResultTooLargeError) and asked.may_fetch:
         return replace(asked, may_fetch=False)

@@ -100,13 +100,13 @@ def read_changes(spark: SparkSession, source: SourceIdentity, after: int, upto: 
     return _opened(spark, reader, source)
 
 
-def read_inserts(spark: SparkSession, source: SourceIdentity, after: int, upto: int) -> DataFrame:
-    """Read the rows inserted in (after, upto] from the change feed.
+def read_images(spark: SparkSession, source: SourceIdentity, after: int, upto: int, images: Sequence[str]) -> DataFrame:
+    """Read some images of the rows changed in (after, upto] from the change feed.
 
     Shape:
-        The source's columns; one row per inserted row. The caller guarantees that the versions hold only inserts.
+        The source's columns; one row per changed row and image.
     """
-    frame = read_changes(spark, source, after, upto).where("_change_type = 'insert'")
+    frame = read_changes(spark, source, after, upto).where(sf.col("_change_type").isin(*images))
     return frame.drop("_change_type", "_commit_version", "_commit_timestamp")
 
 

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
+from typing import Final
 
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as sf
 
 from materializer.config import Budget
+from materializer.core.aggregates.layout import SIGN
 from materializer.core.compiled.bucket_sql import spans_sql
 from materializer.core.compiled.definition import SLICE, Definition
 from materializer.core.compiled.rolled_up import merged_from
-from materializer.core.refresh.plan import MAX_SPANS, Lane, Merge, Plan, RollUp
+from materializer.core.refresh.plan import CAME, INSERTED, MAX_SPANS, WENT, Lane, Merge, Plan, Retract, RollUp
 from materializer.core.time.spans import Span, SpanSet
 from materializer.journal.events import SourceIdentity
+from materializer.lake.capture.changed_rows import with_images
 from materializer.lake.keys import FROM, KEY, UPTO, Within, table_of, wanted
 from materializer.lake.local_read import read_small_changes
 from materializer.spark.query import compute as c
 from materializer.spark.query import read_small
+
+_TOO_FEW: Final = "more rows went than the stored partials count"
 
 
 def parts_of(
@@ -50,23 +56,44 @@ def parts_of(
         observations.append(seen)
         parts.append(c.build(definition, rows, inside))
     done = SpanSet.union(s for step in plan.rollups for s in step.spans) | gone
-    if merges or plan.replaced != plan.remade:
+    if merges or plan.retracts or plan.replaced != plan.remade:
         spans = plan.replaced - done if starts is not None else plan.replaced - raw - done
         stored = stored_rows(spark, budget, definition, partials_path, plan, spans)
         stored = c.kept_partials(definition, stored, spans)
         stored = stored if starts is None else c.except_buckets(definition, stored, starts)
         stored = stored if groups is None else c.except_groups(definition, stored, groups)
-        news = []
-        for i, step in enumerate(merges):
-            changed = _inserts(spark, budget, definition, source, step, plan.source_version)
-            rows, seen = c.observed(c.relevant_rows(definition, changed, step.spans), f"merge_{i}")
+        went: list[DataFrame] = []
+        came = [stored]
+        read: list[tuple[Merge | Retract, Sequence[str], list[DataFrame]]] = [(s, INSERTED, came) for s in merges]
+        for step in plan.retracts:
+            read += [(step, CAME, came), (step, WENT, went)]
+        for i, (change, images, built) in enumerate(read):
+            changed = _changed(spark, budget, definition, source, change.after, plan.source_version, images)
+            rows, seen = c.observed(c.relevant_rows(definition, changed, change.spans), f"changed_{i}")
             observations.append(seen)
-            inside = step.spans
-            if hull is not None and not all(s.is_bounded for s in step.spans):
-                inside = step.spans & SpanSet.of(hull)  # not always: merged rows may be gone from the source
-            news.append(c.build(definition, rows, inside))
-        parts.append(c.merge(definition, [stored, *news]) if news else stored)
+            inside = change.spans
+            if hull is not None and not all(s.is_bounded for s in change.spans):
+                inside = change.spans & SpanSet.of(hull)  # not always: merged rows may be gone from the source
+            built.append(c.build(definition, rows, inside))
+        if went:
+            parts.append(_subtracted(definition, came, went))
+        else:
+            parts.append(c.merge(definition, came) if len(came) > 1 else stored)
     return parts, observations
+
+
+def _subtracted(definition: Definition, parts: Sequence[DataFrame], gone: Sequence[DataFrame]) -> DataFrame:
+    """Return the partials of the rows behind *parts* less those behind *gone*, which are partials of some of these rows.
+
+    The query fails where more rows went than there were: then the stored partials are not what the change feed begins with.
+    """
+    signed = [(part, 1) for part in parts] + [(part, -1) for part in gone]
+    union = reduce(lambda a, b: a.unionByName(b), [part.withColumn(SIGN, sf.lit(sign)) for part, sign in signed])
+    layout = definition.layout
+    values = [sf.expr(p.retract).alias(p.name) for p in layout.partials if p.retract is not None]
+    found = union.groupBy(*definition.group_columns).agg(*values)
+    count = layout.row_count
+    return found.where(f"CASE WHEN {count} < 0 THEN raise_error('{_TOO_FEW}') ELSE {count} > 0 END")
 
 
 def only_raw(
@@ -79,7 +106,7 @@ def only_raw(
 ) -> tuple[DataFrame, SpanSet] | None:
     """Return the source rows of a plan, and spans around their times; None if it needs more than raw rows."""
     raw = plan.recomputed
-    if not raw or plan.merges or plan.replaced != raw or len(raw) > MAX_SPANS:
+    if not raw or plan.merges or plan.retracts or plan.replaced != raw or len(raw) > MAX_SPANS:
         return None
     return _inside(definition, _around(spark, budget, definition, source, plan, raw), raw, None, hull)
 
@@ -183,6 +210,8 @@ def source_rows(
 ) -> DataFrame:
     """Return the source rows that *plan* aggregates: all rows of recomputed spans, only inserted rows of merged spans.
 
+    The plan must not subtract: a changed row may have changed again.
+
     Shape:
         The columns of the source.
     """
@@ -197,7 +226,7 @@ def source_rows(
         groups, keyed = _groups(spark, definition, plan), plan.keyed.at_most(MAX_SPANS)
         parts.append(_of_groups(definition, every, groups, keyed, _values(definition, plan), hull)[0])
     for step in plan.merges:
-        inserted = c.read_inserts(spark, source, step.after, plan.source_version)
+        inserted = c.read_images(spark, source, step.after, plan.source_version, INSERTED)
         parts.append(c.relevant_rows(definition, inserted, step.spans))
     return reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), parts or [rows.limit(0)])
 
@@ -215,18 +244,24 @@ def _starts(spark: SparkSession, budget: Budget, definition: Definition, spans: 
     return spark.createDataFrame(starts, f"`{c.AT}` bigint")
 
 
-def _inserts(
-    spark: SparkSession, budget: Budget, definition: Definition, source: SourceIdentity, step: Merge, upto: int
+def _changed(
+    spark: SparkSession,
+    budget: Budget,
+    definition: Definition,
+    source: SourceIdentity,
+    after: int,
+    upto: int,
+    images: Sequence[str],
 ) -> DataFrame:
+    """Return some images of the rows changed in (after, upto]."""
     types = dict(definition.spec.read_types)
     few = None
     if not source.name:  # a name is read by Spark, after the catalog was asked for it
         most = {"max_rows": budget.changed, "max_bytes": budget.bytes}
-        few = read_small_changes(source.path, step.after, upto, list(types), **most)
+        few = read_small_changes(source.path, after, upto, list(types), **most)
     if few is None:
-        return c.read_inserts(spark, source, step.after, upto)
-    inserted = few.filter(pc.equal(few["_change_type"], "insert"))
-    return c.frame_of(spark, inserted.select(list(types)), types)
+        return c.read_images(spark, source, after, upto, images)
+    return c.frame_of(spark, with_images(few, images).select(list(types)), types)
 
 
 def stored_rows(

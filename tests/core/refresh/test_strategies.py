@@ -8,7 +8,16 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from materializer.core.refresh.invalidation import Cause, Entry, InvalidationLog
-from materializer.core.refresh.plan import BY_KEY, Estimate, Merge, Recompute, Settle, strategy_of
+from materializer.core.refresh.plan import (
+    BY_KEY,
+    RETRACT,
+    Estimate,
+    Merge,
+    Recompute,
+    Retract,
+    Settle,
+    strategy_of,
+)
 from materializer.core.refresh.strategies import BESIDE, MAX_MERGES, Facts, decide
 from materializer.core.time.spans import EVERYTHING, Span, SpanSet
 from tests.fresh import for_new_data
@@ -38,6 +47,7 @@ def all_facts(draw: st.DrawFn) -> Facts:
         facts,
         feed_from=draw(st.none() | VERSIONS),
         not_mergeable=draw(st.sampled_from([(), (), ("mode does not merge",)])),
+        not_retractable=draw(st.sampled_from(["", "max is not exact"])),
         partials_are_last=draw(st.sampled_from([True, True, False])),
         is_first=draw(st.booleans()),
         keyed=draw(st.sampled_from([None, lambda _: Estimate(1, likely_rows=1), lambda _: Estimate(9, likely_rows=9)])),
@@ -46,9 +56,12 @@ def all_facts(draw: st.DrawFn) -> Facts:
 
 
 def mergeable_logs() -> st.SearchStrategy[InvalidationLog]:
-    """Logs in which inserts of different versions are frequent."""
+    """Logs in which inserts, and some other changes, of different versions are frequent."""
     inserted = st.builds(
-        lambda e, v: replace(e, after=v, cause=Cause.CHANGE, is_insert_only=True), entries_of(), VERSIONS
+        lambda e, v, only: replace(e, after=v, cause=Cause.CHANGE, is_insert_only=only),
+        entries_of(),
+        VERSIONS,
+        st.sampled_from([True, True, False]),
     )
     return st.lists(inserted | entries_of(), max_size=6).map(lambda found: InvalidationLog().add(found))
 
@@ -96,6 +109,29 @@ test_merge_only_where_nothing_but_inserts_happened_for_new_data = for_new_data(
 
 
 @given(mergeable_logs(), all_facts())
+def test_retract_only_where_the_feed_names_what_went(log: InvalidationLog, facts: Facts) -> None:
+    """
+    A bucket that is subtracted from saw an update or a delete, the feed names all changes since the version that its partials
+    reflect exactly, it has both ends, and every partial can be subtracted.
+    """
+    for step in decide(log.entries, facts):
+        if isinstance(step, Retract):
+            entries = [e for e in log.entries if SpanSet((e.span,)) & step.spans]
+            assert {(e.after, e.cause, e.is_insert_only) for e in entries} == {(step.after, Cause.CHANGE, False)}
+            assert all(span.is_bounded for span in step.spans)
+            assert facts.feed_from is not None
+            assert facts.feed_from <= step.after
+            assert not facts.not_retractable
+            assert facts.partials_are_last
+            assert step.estimate.cost < facts.raw(step.spans).cost
+
+
+test_retract_only_where_the_feed_names_what_went_for_new_data = for_new_data(
+    test_retract_only_where_the_feed_names_what_went
+)
+
+
+@given(mergeable_logs(), all_facts())
 def test_settle_only_where_nothing_is(log: InvalidationLog, facts: Facts) -> None:
     """
     Buckets without rows anywhere are settled, all others are worked on.
@@ -115,7 +151,8 @@ def test_no_silent_fall_back(log: InvalidationLog, facts: Facts) -> None:
             assert step.reason
             rejected = [r.strategy for r in step.rejected if r.reason]
             assert rejected[0] == "merge"
-            assert rejected[1:] in ([], ["recompute"] if step.keys is not None else [BY_KEY])
+            others = [[], ["recompute"] if step.keys is not None else [BY_KEY]]
+            assert rejected[1:] in [*others, *([RETRACT, *more] for more in others)]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +162,7 @@ def test_no_silent_fall_back(log: InvalidationLog, facts: Facts) -> None:
         (replace(INSERTED, after=None), make_facts(), "rows changed"),
         (replace(INSERTED, cause=Cause.FILES), make_facts(), "no change feed"),
         (replace(INSERTED, cause=Cause.FORCED), make_facts(), "forced"),
-        (replace(INSERTED, is_insert_only=False), make_facts(), "updated or deleted"),
+        (replace(INSERTED, is_insert_only=False), replace(make_facts(), not_retractable="max"), "updated or deleted"),
         (INSERTED, replace(make_facts(), not_mergeable=("mode does not merge",)), "mode"),
         (INSERTED, replace(make_facts(), feed_from=4), "reach back to version 3"),
         (INSERTED, replace(make_facts(), feed_from=None), "no change feed"),
@@ -169,7 +206,8 @@ CORRECTED = Entry(Span(0, 10), 3, Cause.CHANGE, frozenset({("a",)}))
 
 def keyed_facts(cost: int = 1, **changed: Any) -> Facts:
     """Return facts under which the rows of changed keys cost so much."""
-    return replace(make_facts(), keyed=lambda _: Estimate(cost, likely_rows=cost), **changed)
+    facts = replace(make_facts(), not_retractable="max is not exact")
+    return replace(facts, keyed=lambda _: Estimate(cost, likely_rows=cost), **changed)
 
 
 def test_a_correction_of_few_keys_is_computed_by_key() -> None:
@@ -181,8 +219,8 @@ def test_a_correction_of_few_keys_is_computed_by_key() -> None:
     assert isinstance(step, Recompute)
     assert (1, 2) == (step.keys, step.estimate.rows)
     assert ("recompute", "would aggregate about 100 of 100 raw rows") == (
-        step.rejected[1].strategy,
-        step.rejected[1].reason,
+        step.rejected[-1].strategy,
+        step.rejected[-1].reason,
     )
 
 
@@ -213,7 +251,7 @@ def test_keys_are_read_where_the_changes_since_are_more_rows() -> None:
             "100 rows of changed keys and stored groups out of 100 would not be cheaper than 100",
         ),
         (CORRECTED, keyed_facts(is_first=True), ""),
-        (CORRECTED, make_facts(), ""),
+        (CORRECTED, replace(keyed_facts(), keyed=None), ""),
         (replace(CORRECTED, after=None), keyed_facts(), ""),
         (replace(CORRECTED, cause=Cause.DIFFERED), keyed_facts(), ""),
         (replace(CORRECTED, cause=Cause.FILES), keyed_facts(), ""),
@@ -227,7 +265,7 @@ def test_why_not_by_key(entry: Entry, facts: Facts, reason: str) -> None:
 
     assert isinstance(step, Recompute)
     assert step.keys is None
-    assert bool(reason) == (len(step.rejected) > 1)
+    assert bool(reason) == (BY_KEY in [r.strategy for r in step.rejected])
     assert reason in step.rejected[-1].reason
 
 
@@ -251,6 +289,65 @@ def test_merge_says_what_it_saves() -> None:
     assert isinstance(step, Merge)
     assert (3, 2) == (step.after, step.estimate.rows)
     assert "100 raw rows" in step.rejected[0].reason
+
+
+CHANGED = replace(INSERTED, is_insert_only=False)
+
+
+def test_retract_says_what_it_saves() -> None:
+    """
+    Changed rows are subtracted, and the plan prints why they are not merged and what recomputing would have read.
+    """
+    (step,) = decide([CHANGED], make_facts())
+
+    assert isinstance(step, Retract)
+    assert (3, 2) == (step.after, step.estimate.rows)
+    assert ["merge", "recompute"] == [r.strategy for r in step.rejected]
+    assert "100 raw rows" in step.rejected[1].reason
+
+
+@pytest.mark.parametrize(
+    ("facts", "reason"),
+    [
+        (replace(make_facts(), not_retractable="max is not exact"), "max is not exact"),
+        (replace(make_facts(), feed_from=4), "reach back to version 3"),
+        (replace(make_facts(), partials_are_last=False), "last ended refresh"),
+        (make_facts(raw=2), "not be cheaper than 2 raw rows out of 2"),
+        (replace(make_facts(), only="recompute"), "'recompute' was asked for"),
+    ],
+)
+def test_what_is_not_subtracted_says_why(facts: Facts, reason: str) -> None:
+    """
+    The reason stands beside that against a merge.
+    """
+    (step,) = decide([CHANGED], facts)
+
+    assert isinstance(step, Recompute)
+    assert ["merge", RETRACT] == [r.strategy for r in step.rejected]
+    assert reason in step.rejected[1].reason
+
+
+@pytest.mark.parametrize("only", ["", RETRACT])
+def test_changes_and_inserts_since_one_version_are_two_steps(only: str) -> None:
+    """
+    What was only inserted is merged; where subtraction is asked for, that is all that is subtracted or merged.
+    """
+    steps = decide([replace(INSERTED, span=Span(10, 20)), CHANGED], replace(make_facts(), only=only))
+    wanted = {("retract", Span(0, 10)), ("merge" if not only else "recompute", Span(10, 20))}
+    assert wanted == {(strategy_of(s), *s.spans) for s in steps}
+
+
+def test_keys_that_cost_less_are_computed_instead() -> None:
+    """
+    The cheapest of three is chosen, and the others say what they cost.
+    """
+    few = replace(CHANGED, keys=frozenset({("a",)}))
+    facts = replace(make_facts(changed=9), keyed=lambda _: Estimate(1, likely_rows=1))
+    (step,) = decide([few], facts)
+
+    assert BY_KEY == strategy_of(step)
+    assert isinstance(step, Recompute)
+    assert ["merge", RETRACT, "recompute"] == [r.strategy for r in step.rejected]
 
 
 def test_a_change_feed_that_begins_with_the_kept_partials_is_enough() -> None:
@@ -288,11 +385,12 @@ def test_what_is_retired_is_discarded_below_the_frozen_bound_too() -> None:
 
 def test_the_generators_make_every_step() -> None:
     """
-    Merge, recompute by bucket and by key, and settle occur in decisions.
+    Merge, retract, recompute by bucket and by key, and settle occur in decisions.
     """
     cases = st.tuples(mergeable_logs(), all_facts())
     wanted = {Merge, Recompute, Settle}
 
-    assert find(cases, lambda c: wanted == {type(s) for s in decide(c[0].entries, c[1])}, settings=QUICK)
+    assert find(cases, lambda c: wanted <= {type(s) for s in decide(c[0].entries, c[1])}, settings=QUICK)
+    assert find(cases, lambda c: any(isinstance(s, Retract) for s in decide(c[0].entries, c[1])), settings=QUICK)
     by_key = find(cases, lambda c: any(strategy_of(s) == BY_KEY for s in decide(c[0].entries, c[1])), settings=QUICK)
     assert by_key

@@ -24,6 +24,7 @@ from materializer.core.refresh.plan import (
     Plan,
     Recompute,
     Rejected,
+    Retract,
     RollUp,
     Settle,
     Step,
@@ -168,6 +169,8 @@ def _why(step: Step) -> str:
             return reason
         case Merge(after=after):
             return f"rows were only inserted since version {after}"
+        case Retract(after=after):
+            return f"rows were changed since version {after}, and what went is subtracted"
         case RollUp(reason=reason, parent=parent):
             return f"{reason}; '{parent}' has partials of the same rows"
         case _:
