@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from materializer.services.refresh.preview import Preview
     from materializer.services.refresh.reports import RefreshReport, RunDone
 
-Strategy: TypeAlias = Literal["merge", "recompute", "recompute-keys", "roll-up", "scan"]
+Strategy: TypeAlias = Literal["merge", "retract", "recompute", "recompute-keys", "roll-up", "scan"]
 
 
 @watched

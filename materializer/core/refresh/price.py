@@ -62,13 +62,26 @@ class Rates:
 
 RATES: Final[Mapping[str, Rates]] = {
     ExecutorKind.LOCAL: Rates(
-        floor=0.07, aggregated=2.4e-7, opened=3e-8, byte=2e-9, file=2e-3, written=1.2e-6, step=0.01,
-        begin={BY_KEY: 0.02, "roll-up": 0.01},
+        floor=0.06,
+        aggregated=2.4e-7,
+        opened=1e-8,
+        byte=2e-9,
+        file=2e-3,
+        written=1.8e-6,
+        step=0.01,
+        begin={BY_KEY: 0.02, "retract": 0.01, "roll-up": 0.01},
     ),
     ExecutorKind.SPARK: Rates(
-        floor=0.45, aggregated=6.4e-7, opened=8e-8, byte=1e-9, file=4e-3, written=3.0e-6, step=0.15,
+        floor=0.26,
+        aggregated=1.6e-6,
+        opened=5e-8,
+        byte=1e-9,
+        file=0.02,
+        written=2.7e-6,
+        step=0.15,
+        begin={BY_KEY: 0.15, "merge": 0.2, "retract": 0.2},
     ),
-}  # fmt: skip
+}
 """The rates by executor, before anything was learned."""
 
 
