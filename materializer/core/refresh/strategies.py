@@ -94,7 +94,7 @@ class Facts:
     not_keyed: str = ""
     price: Callable[[str, Estimate], float] = by_rates
     only: str = ""
-    tie: float = 0.005
+    tie: float = 1e9
     step: float = 0.0
     copy: Callable[[SpanSet], float] = lambda _: 0.0
     write: Callable[[SpanSet], float] = lambda _: 0.0

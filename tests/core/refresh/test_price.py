@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from materializer.core.refresh.invalidation import Cause, Entry
-from materializer.core.refresh.plan import Estimate, ExecutorKind, Merge, Recompute, Settle
+from materializer.core.refresh.plan import Estimate, ExecutorKind, Merge, Recompute, Retract, Settle
 from materializer.core.refresh.price import BOUNDS, ENOUGH, RATES, RECENT, Prices, Taken, unlearned
 from materializer.core.refresh.strategies import SCAN, Facts, decide, together
 from materializer.core.time.spans import Span, SpanSet
@@ -80,9 +80,9 @@ def test_a_whole_refresh_has_a_floor_and_its_steps() -> None:
     """
     rates = RATES[ExecutorKind.SPARK]
 
-    assert rates.floor == unlearned("spark", "merge", Estimate(), 0, 1)
+    assert rates.floor == unlearned("spark", "recompute", Estimate(), 0, 1)
     assert rates.floor + 2 * rates.step + 10 * rates.written == pytest.approx(
-        unlearned("spark", "merge", Estimate(), 10, 3)
+        unlearned("spark", "recompute", Estimate(), 10, 3)
     )
 
 
@@ -98,6 +98,7 @@ def facts(**others: object) -> Facts:
         present=lambda spans: spans & SpanSet.of(Span(0, 1_000)),
         feed_from=0,
         price=lambda _, estimate: float(estimate.likely_rows),
+        tie=0.0,
     )
     return replace(found, **others)  # type: ignore[arg-type]
 
@@ -117,7 +118,7 @@ def test_steps_stay_where_they_are_cheaper() -> None:
     """
     steps = decide([*INSERTS, UPDATE], facts())
 
-    assert {Merge, Recompute} == {type(s) for s in steps}
+    assert {Merge, Retract} == {type(s) for s in steps}
     assert steps == together(steps, facts(), WINDOW)
 
 
@@ -133,7 +134,7 @@ def test_dear_steps_become_one_recompute() -> None:
     assert isinstance(one, Recompute)
     assert SpanSet.of(Span(0, 10), Span(20, 30), Span(40, 50)) == one.spans
     assert 30.0 == one.seconds
-    assert {"merge", "recompute"} == {r.strategy for r in one.rejected}
+    assert {"merge", "retract"} == {r.strategy for r in one.rejected}
     assert all(r.seconds for r in one.rejected)
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from materializer.services.refresh.preview import Preview
 
 LEAST: Final = 0.001
-"""Seconds below which a price is not told apart."""
+"""Seconds below which prices look the same."""
 _LANES = {Lane.DRIVER: "by the driver (small result)", Lane.SPARK: "by Spark (large result)"}
 
 
