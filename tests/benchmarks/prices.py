@@ -1,13 +1,13 @@
 """Benchmark: every strategy that is allowed in many situations, in seconds, beside the one that the price chooses.
 
-    python -m tests.benchmarks.prices [--minutes 10] [--executor local|spark] [--most N] [--fit] [--show]
+    python -m tests.benchmarks.prices [--minutes 10] [--executor local|spark] [--most N] [--fit | --show | --page]
 
 A cell is a change (a share of the rows, in one bucket or spread over all; inserted, updated or deleted), over aggregates (sums, or
 selected values), keys (none, 100 or 5,000), with or without a finer aggregate beside it, and an executor. In each cell the refresh
 is done by equal aggregates: one as the price decides, the others by one strategy each, if it is allowed; all have to give the same rows.
 Cells are done in an order drawn by chance, and those on record (``docs/benchmarks/prices.jsonl``) are not done again. ``--show``
 prints what is on record: how often the choice took at most 1.1 times the best, and its regret (seconds of the choice over those of
-the best). ``--fit`` prints the rates that fit the record best.
+the best). ``--fit`` prints the rates that fit the record best, ``--page`` writes ``docs/prices.md`` and its pictures.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from materializer.api import Materializer
 from materializer.config import Config
-from tests.benchmarks import history
+from tests.benchmarks import charts, history
 
 RECORD: Final = history.ROOT / "docs" / "benchmarks" / "prices.jsonl"
 HOUR: Final = 3_600_000_000
@@ -48,6 +48,14 @@ SHARES: Final = {"local": (0.00001, 0.01, 0.1), "spark": (0.00001, 0.1)}
 PLACES: Final = ("one", "spread")
 FORCED: Final = ("merge", "recompute", "recompute-keys", "roll-up", "scan", "retract")
 ROUNDS: Final = {"local": 2, "spark": 1}
+TIE: Final = 1.1
+"""A choice that takes at most so many times the best is right."""
+PAGE_HEAD: Final = """# Prices and choices
+
+Made by `python -m tests.benchmarks.prices --page` from `docs/benchmarks/prices.jsonl`. Each cell is a change of a source of 200,000 rows, and
+equal aggregates that are refreshed after it: one by the strategy that [the price](how-a-refresh-works.md#the-price) chooses, the others by one
+strategy each. *Regret* is the seconds of the choice over those of the best strategy; a run that happens to be slow counts like any other.
+"""
 
 
 def cells(executor: str) -> list[dict[str, Any]]:
@@ -179,11 +187,17 @@ def name_of(run: Mapping[str, Any]) -> str:
     return "scan" if run["reason"].startswith("one scan") else str(run["strategy"])
 
 
-def judged(cell: Mapping[str, Any]) -> tuple[str, str, float] | None:
-    """Return the strategy that was chosen in a cell, the best one, and the regret; None if nothing had to be done."""
+def seconds_of(cell: Mapping[str, Any]) -> dict[str, float]:
+    """Return the least seconds of each strategy that was used in a cell."""
     best: dict[str, float] = {}
     for run in cell["runs"]:
         best[name_of(run)] = min(best.get(name_of(run), 1e9), run["seconds"])
+    return best
+
+
+def judged(cell: Mapping[str, Any]) -> tuple[str, str, float] | None:
+    """Return the strategy that was chosen in a cell, the best one, and the regret; None if nothing had to be done."""
+    best = seconds_of(cell)
     chosen = [name_of(run) for run in cell["runs"] if not run["asked"]]
     if not chosen:
         return None
@@ -228,6 +242,51 @@ def fit(cells: list[dict[str, Any]]) -> None:
         print(f"{executor}: " + ", ".join(f"{name}={rates.get(name, 0.0):.2g}" for name in names))
 
 
+def page(cells: list[dict[str, Any]]) -> None:
+    """Write the page of the record, and a picture for each executor."""
+    lines = [PAGE_HEAD]
+    for executor, title in (("local", "In the process"), ("spark", "On Spark")):
+        found = [(c, j) for c in cells if c["executor"] == executor and (j := judged(c))]
+        if not found:
+            continue
+        regrets = [regret for _, (_, _, regret) in found]
+        right = sum(r <= TIE for r in regrets)
+        unequal = sum(not r["is_equal"] for c, _ in found for r in c["runs"])
+        summary = (
+            f"{len(found)} cells. The choice took at most {TIE} times the best in {right} of them ({right / len(found):.0%}); mean "
+            f"regret {fmean(regrets):.3f}, worst {max(regrets):.2f}. Results that differed between strategies: {unequal}."
+        )
+        lines += [
+            f"## {title}",
+            "",
+            summary,
+            "",
+            f"![regret by strategy chosen](benchmarks/prices-{executor}.svg)",
+            "",
+            "| chosen | cells | best in | mean regret | worst |",
+            "| --- | --- | --- | --- | --- |",
+        ]
+        rows: list[charts.Bar] = []
+        for name in sorted({chosen for _, (chosen, _, _) in found}):
+            own = [(least, regret) for _, (chosen, least, regret) in found if chosen == name]
+            best, mean = sum(least == name for least, _ in own), fmean(r for _, r in own)
+            lines.append(f"| `{name}` | {len(own)} | {best} | {mean:.3f} | {max(r for _, r in own):.2f} |")
+            rows.append((f"{name}, {len(own)} cells", mean, f"{mean:.3f}", "ours"))
+        picture = charts.bars("Seconds of the choice over those of the best strategy, by what was chosen", rows)
+        (RECORD.parent / f"prices-{executor}.svg").write_text(picture)
+        lines += ["", "| change | chosen → seconds | best → seconds | others |", "| --- | --- | --- | --- |"]
+        for cell, (chosen, least, _) in sorted(found, key=lambda f: key_of(f[0])):
+            seconds = seconds_of(cell)
+            what = (
+                f"{cell['share']:.3%} {cell['kind']}, {cell['place']}; {cell['measures']}, {cell['keys']} keys"
+                f"{', a finer one beside' if cell['depth'] == 2 else ''}"
+            )
+            others = ", ".join(f"{n} {s:.2f}" for n, s in sorted(seconds.items()) if n not in (chosen, least))
+            lines.append(f"| {what} | {chosen} {seconds[chosen]:.2f} | {least} {seconds[least]:.2f} | {others} |")
+        lines.append("")
+    (history.ROOT / "docs" / "prices.md").write_text("\n".join(lines))
+
+
 def todo(executors: list[str], done: set[tuple[Any, ...]]) -> Iterator[list[dict[str, Any]]]:
     """Yield cells that are not on record, those of one lake together, in an order drawn by chance."""
     left = [c for e in executors for c in cells(e) if key_of(c) not in done]
@@ -247,9 +306,10 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=10_000, help="cells to do at most")
     parser.add_argument("--show", action="store_true", help="only print what is on record")
     parser.add_argument("--fit", action="store_true", help="print the rates that fit the record")
+    parser.add_argument("--page", action="store_true", help="write the page of the record")
     options = parser.parse_args()
     until, left = time.monotonic() + 60 * options.minutes, options.most
-    if not options.show and not options.fit:
+    if not (options.show or options.fit or options.page):
         done = {key_of(c) for c in recorded()}
         executors = [options.executor] if options.executor else ["local", "spark"]
         with tempfile.TemporaryDirectory() as folder:
@@ -268,6 +328,8 @@ def main() -> None:
     show(recorded())
     if options.fit:
         fit(recorded())
+    if options.page:
+        page(recorded())
 
 
 if __name__ == "__main__":

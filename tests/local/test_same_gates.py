@@ -79,7 +79,7 @@ class Lakes:
         suites.mkdir()
         if expectations:
             (suites / "bars.json").write_text(json.dumps({"name": "bars", "expectations": expectations}))
-        config = Config(sources={"trades": self.source}, expectations=str(suites))
+        config = Config(price_tie_ms=60_000, sources={"trades": self.source}, expectations=str(suites))
         self.lakes = {name: Materializer(folder / name, spark=spark, config=config) for name in ("local", "spark")}
         given = ", ".join(f"'{name.replace('__', '.')}' = '{value}'" for name, value in properties.items())
         for lake in self.lakes.values():
@@ -206,7 +206,7 @@ def test_who_computes_canaries_can_be_chosen(tmp_path: Path, spark: SparkSession
         lakes.trade((70, "A", 2.5, 7))
         for name in ("local", "spark"):
             quality = QualityConfig(CanaryConfig(chosen))  # type: ignore[arg-type]
-            config = Config(sources={"trades": lakes.source}, quality=quality)
+            config = Config(price_tie_ms=60_000, sources={"trades": lakes.source}, quality=quality)
             lake = Materializer(tmp_path / name, spark=spark, config=config)
             jobs[chosen, name] = lake.refresh("bars", executor=name).runs[0].report.jobs
             assert lake.status("bars")[0].canaries.clean

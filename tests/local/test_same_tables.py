@@ -60,7 +60,7 @@ class World:
         self.is_hard = seed % 2 == 0  # with values for which Spark is asked in the end
         self.source = str(folder / "trades")
         DeltaTable.create(self.source, SCHEMA, configuration={"delta.enableChangeDataFeed": "true"})
-        config = Config(sources={"trades": self.source})
+        config = Config(price_tie_ms=60_000, sources={"trades": self.source})
         self.lakes = {name: Materializer(folder / name, spark=spark, config=config) for name in ("local", "spark")}
         for lake in self.lakes.values():
             for name, select in DEFINITIONS.items():
@@ -137,7 +137,7 @@ def test_columns_with_the_names_of_ours(tmp_path: Path, spark: SparkSession) -> 
         "SELECT time_bucket('1 hour', ts) AS bucket, slice, p_x % 2 AS k_slice, sum(k_slice) AS p_x, max(bucket) AS stored, "
         "last(mz) AS total FROM odd GROUP BY time_bucket('1 hour', ts), slice, p_x % 2"
     )
-    config = Config(sources={"odd": source})
+    config = Config(price_tie_ms=60_000, sources={"odd": source})
     lakes = {name: Materializer(tmp_path / name, spark=spark, config=config) for name in ("local", "spark")}
     for lake in lakes.values():
         lake.apply(f"CREATE MATERIALIZED VIEW named AS {select}")

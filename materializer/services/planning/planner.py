@@ -225,7 +225,8 @@ class RunPlanner:
             self.observation.aggregate, plan, work, self._config, self._local, self.request.options.executor
         )
         plan = replace(plan, executor=executor, executor_reason=reason)
-        plan = prices.predicted(plan, known, prices.written_by(plan, stored, _groups_per_row(state)))
+        if self.of_engine is None:
+            plan = prices.predicted(plan, known, prices.written_by(plan, stored, _groups_per_row(state)))
         options = {"forced": self.request.options.force, **self.request.options.plan_note, **memory}
         events.append(Planned(plan, run.window.end, options))
         note = RunNote(run, window, dirty_spans, state.cursor, captured, state)

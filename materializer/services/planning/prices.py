@@ -15,8 +15,6 @@ from materializer.lake.extent import Extent
 
 GROUPS_PER_ROW: Final = 0.1
 """Groups that a row makes, where no refresh has shown it."""
-
-
 MOST: Final = 200
 """Aggregates of which refreshes are looked at."""
 LAST: Final = 5
@@ -28,7 +26,9 @@ def prices_of(states: States) -> Prices:
     newest = (e for state in islice(states.values(), MOST) for e in state.ended[-LAST:] if e.outcome == "done")
     ended = sorted(newest, key=lambda e: e.at)
     reports = [e.report for e in ended if e.report.unlearned]
-    return Prices.learned(Taken(r.executor or ExecutorKind.SPARK, r.strategy, r.seconds, r.unlearned) for r in reports)
+    return Prices.learned(
+        Taken(r.executor or ExecutorKind.SPARK, _computing(r.strategy), r.seconds, r.unlearned) for r in reports
+    )
 
 
 def pricing(prices: Prices, *, local_rows: int, local_bytes: int) -> Callable[[str, Estimate], float]:

@@ -102,6 +102,7 @@ def main() -> int:
     args = parser.parse_args()
     options = {"spark.master": "local[2]", "spark.sql.shuffle.partitions": "2"}
     config = Config(
+        price_tie_ms=60_000,
         driver_lane_rows=args.driver_lane_rows,
         executor=args.executor,
         spark=SparkConfig(memory="700m", options=options),

@@ -58,7 +58,7 @@ def main(folder: Path, checkpoint: str, rows: int) -> None:
     source = Source(str(folder / "source"), has_feed=True)
     source.insert({"ts": START + timedelta(minutes=i), "k": "a", "v": i % 50, "ok": True} for i in range(300))
     killer = Killer(checkpoint)
-    config = Config(driver_lane_rows=rows, spark=SparkConfig(memory="700m", options=OPTIONS))
+    config = Config(price_tie_ms=60_000, driver_lane_rows=rows, spark=SparkConfig(memory="700m", options=OPTIONS))
     lake = Materializer(folder / "lake", config=config, on_checkpoint=killer.reached)
     parts: dict[str, Any] = {"time": "ts", "width": "1 hour", "keys": ["k"]}
     lake.apply([define(n, source.path, measures={"n": "count(*)", "s": "sum(v)"}, **parts) for n in NAMES])

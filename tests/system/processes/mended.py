@@ -50,7 +50,10 @@ class Prepared:
 def opened(world: World, **options: Any) -> World:
     """Open the lake anew."""
     config = Config(
-        driver_lane_rows=world.driver_lane_rows, executor=world.executor, expectations=world.folder / "expectations"
+        price_tie_ms=60_000,
+        driver_lane_rows=world.driver_lane_rows,
+        executor=world.executor,
+        expectations=world.folder / "expectations",
     )
     given = {"output_handlers": handlers(world.folder), **options}
     world.lake = Materializer(world.root, spark=world.spark, config=config, **given)

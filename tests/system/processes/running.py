@@ -141,7 +141,12 @@ class World:
         self._early = 0
         self.measures = measures or MEASURES
         self.properties = properties or {}
-        config = Config(driver_lane_rows=driver_lane_rows, executor=executor, expectations=folder / "expectations")
+        config = Config(
+            price_tie_ms=60_000,
+            driver_lane_rows=driver_lane_rows,
+            executor=executor,
+            expectations=folder / "expectations",
+        )
         self.lake = Materializer(self.root, spark=spark, config=config, output_handlers=handlers(folder))
         self.insert(200)
         self.define()

@@ -68,7 +68,7 @@ def test_disk_of_the_whole_lake_fills_up(
         if name == checkpoint:
             disk.fill()
 
-    config = Config(driver_lane_rows=driver_lane_rows, executor="spark")
+    config = Config(price_tie_ms=60_000, driver_lane_rows=driver_lane_rows, executor="spark")
     with pytest.raises(StorageError):
         Materializer(world.root, spark=spark, config=config, on_checkpoint=fill).refresh("bars")
 

@@ -112,7 +112,7 @@ def _plan_form(plan: Plan, kind: TimeType) -> dict[str, Any]:
         "strategy": plan.strategy,
         "executor": plan.executor.value,
         "executor_reason": plan.executor_reason,
-        "seconds": round(plan.seconds, 3),
+        "seconds": round(plan.seconds, 3) if plan.seconds else None,
         "lane": plan.lane.value,
         "reads": estimate_form(plan.estimate),
         "windows": plan.windows,
