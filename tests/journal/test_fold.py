@@ -112,10 +112,11 @@ def test_dirt_leaves_only_by_a_refresh_that_is_done(history: list[Event]) -> Non
                 dirty, taken = dirty | taken, set()
             case Frozen(settled=settled):
                 dirty -= instants(settled)
-            case Retired(bound=bound) if bound != before:
+            case Retired(bound=bound) if bound > before:
                 assert state
                 dirty = {i for i in dirty if i >= bound} | instants(state.log.retired)
-                dirty |= instants(SpanSet.of(Span(bound, before))) if bound < before else set()
+            case Retired(bound=bound) if bound < before:
+                dirty |= instants(SpanSet.of(Span(bound, before)))
             case _:
                 pass
         assert state
