@@ -38,6 +38,7 @@ class Rates:
         written: For each row of one of our tables that is written, new or copied.
         step: For each step of a plan beyond the first.
         begin: For a strategy, however little it reads: a change feed, or the groups that are computed.
+        weight: How much dearer a row that a strategy aggregates is; a row of partials has more columns than a raw row.
     """
 
     floor: float
@@ -48,12 +49,13 @@ class Rates:
     written: float
     step: float
     begin: Mapping[str, float] = field(default_factory=dict)
+    weight: Mapping[str, float] = field(default_factory=dict)
 
     def reading(self, strategy: str, estimate: Estimate) -> float:
         """Return what reading and aggregating takes."""
         return (
             self.begin.get(strategy, 0.0)
-            + estimate.likely_rows * self.aggregated
+            + estimate.likely_rows * self.aggregated * self.weight.get(strategy, 1.0)
             + estimate.rows * self.opened
             + estimate.bytes * self.byte
             + estimate.files * self.file
@@ -69,7 +71,8 @@ RATES: Final[Mapping[str, Rates]] = {
         file=2e-3,
         written=1.8e-6,
         step=0.01,
-        begin={BY_KEY: 0.02, "retract": 0.01, "roll-up": 0.01},
+        begin={BY_KEY: 0.02, "merge": 0.008, "retract": 0.04, "roll-up": 0.003},
+        weight={"roll-up": 2.0},
     ),
     ExecutorKind.SPARK: Rates(
         floor=0.26,
@@ -79,7 +82,8 @@ RATES: Final[Mapping[str, Rates]] = {
         file=0.02,
         written=2.7e-6,
         step=0.15,
-        begin={BY_KEY: 0.15, "merge": 0.2, "retract": 0.2},
+        begin={BY_KEY: 0.15, "merge": 0.2, "retract": 0.25},
+        weight={"roll-up": 2.0},
     ),
 }
 """The rates by executor, before anything was learned."""
