@@ -72,7 +72,7 @@ RATES: Final[Mapping[str, Rates]] = {
         written=1.8e-6,
         step=0.01,
         begin={BY_KEY: 0.02, "merge": 0.008, "retract": 0.04, "roll-up": 0.003},
-        weight={"roll-up": 2.0},
+        weight={"retract": 2.0, "roll-up": 2.0},
     ),
     ExecutorKind.SPARK: Rates(
         floor=0.26,
@@ -83,7 +83,7 @@ RATES: Final[Mapping[str, Rates]] = {
         written=2.7e-6,
         step=0.15,
         begin={BY_KEY: 0.15, "merge": 0.2, "retract": 0.25},
-        weight={"roll-up": 2.0},
+        weight={"retract": 6.0, "roll-up": 2.0},
     ),
 }
 """The rates by executor, before anything was learned."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from materializer.core.compiled.rolled_up import finer
-from materializer.core.refresh.plan import Recompute, Rejected, RollUp, Step
+from materializer.core.refresh.plan import Merge, Recompute, Rejected, Retract, RollUp, Step, strategy_of
 from materializer.core.refresh.strategies import Facts
 from materializer.core.time.grid import Grid
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
@@ -65,14 +65,20 @@ def chosen(steps: Sequence[Step], observation: Observation, version: int, facts:
         facts: The facts of the plan, with its prices.
     """
     whole = [s for s in steps if isinstance(s, Recompute) and not s.is_discard and s.keys is None]
-    todo = [s for s in whole if s.estimate.likely_rows > FEW]
+    changes = [s for s in steps if isinstance(s, Merge | Retract) and s.spans.spans[0].start >= facts.frozen]
+    todo = [s for s in (*whole, *changes) if s.estimate.likely_rows > FEW]
     if not todo:
         return tuple(steps)
     others = list(_finer(observation, version))
     raw, grid = observation.raw(version), observation.aggregate.definition.grid
     found: list[Step] = []
     for step in steps:
-        found += _parts(step, grid, raw, others, facts) if isinstance(step, Recompute) and step in todo else [step]
+        if step not in todo:
+            found.append(step)
+        elif isinstance(step, Recompute):
+            found += _parts(step, grid, raw, others, facts)
+        elif isinstance(step, Merge | Retract):
+            found.append(_instead_of(step, grid, others, facts))
     return tuple(found)
 
 
@@ -101,6 +107,21 @@ def _parts(step: Recompute, grid: Grid, source: Extent, others: Sequence[_Finer]
         reasons = tuple(Rejected(ROLL_UP, why) for why in against)
         seconds = facts.price("recompute", left)
         yield replace(step, spans=rest, estimate=left, rejected=(*step.rejected, *reasons), seconds=seconds)
+
+
+def _instead_of(step: Merge | Retract, grid: Grid, others: Sequence[_Finer], facts: Facts) -> Step:
+    """Return a roll-up in place of a step that reads what changed, where one is clearly cheaper; else the step."""
+    for other in others:
+        if other.why_not or other.extent is None or step.spans & grid.cover_set(other.dirty):
+            continue
+        merged = estimate_of(other.extent, step.spans)
+        seconds = facts.price(ROLL_UP, merged)
+        if seconds < step.seconds - facts.tie:
+            reason = f"rows changed since version {step.after}"
+            against = Rejected(strategy_of(step), "takes longer", step.seconds)
+            found = (other.name, other.path, other.version, other.keys)
+            return RollUp(step.spans, reason, *found, merged, (*step.rejected, against), seconds)
+    return step
 
 
 def _finer(observation: Observation, version: int) -> Iterator[_Finer]:

@@ -6,11 +6,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from materializer.config import Config
 from materializer.core.refresh.plan import strategy_of
 from tests.services.no_spark import LocalLake, each, view
 
@@ -158,3 +160,28 @@ def test_a_rollup_is_what_a_recompute_would_be(steps: list[tuple[str, int]]) -> 
             for day, vs in sorted(days.items())
         ]
         assert wanted == lake.rows_of("days")
+
+
+@pytest.mark.parametrize("tie", [1, 60_000])
+def test_a_rollup_takes_the_place_of_a_merge_where_it_is_clearly_cheaper(tmp_path: Path, tie: int) -> None:
+    """
+    Of many new rows the finer aggregate has few partials; where prices do not decide, the merge stays.
+    """
+    config = Config(price_tie_ms=tie)
+    lake = LocalLake(tmp_path, rows=10**7, size=1 << 30, config=config)
+    lake.add(*rows())
+    lake.apply(view("hours", each("1 hour"), measure=MEASURES), DAYS)
+    for name in ("hours", "days"):
+        lake.opened.refresh(name)
+    raw = pa.schema([("ts", pa.timestamp("us", "UTC")), ("v", pa.int64())])
+    for part in range(12):
+        table = pa.table(
+            [pa.array([part * HOUR + 7] * 9_000).cast(raw.field("ts").type), pa.array([1] * 9_000)], schema=raw
+        )
+        write_deltalake(str(tmp_path / "raw"), table, mode="append")
+    lake.opened.refresh("hours")
+
+    [run] = lake.opened.refresh("days").runs
+
+    assert (tie == 1) == ("roll-up" in run.report.strategy)
+    assert 480 + 12 * 9_000 == lake.rows_of("days")[0]["n"]
