@@ -172,7 +172,7 @@ def told(printed: str, found: str) -> dict[str, Any]:
     """
     ends = _ENDS.search(printed)
     before = printed[: ends.start()] if ends else ""
-    lines = printed.rstrip().splitlines()
+    lines = printed.rstrip().replace(f"{history.ROOT}/", "").splitlines()
     return {
         "histories": int(ends[1]) if ends else 0,
         "found": found,
