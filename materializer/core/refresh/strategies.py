@@ -34,6 +34,8 @@ MAX_MERGES: Final = 8
 _Kind: TypeAlias = type[Merge] | type[Retract]
 SCAN: Final = "scan"
 """The strategy that was asked for if one recompute of the whole window is wanted."""
+STRATEGIES: Final = ("merge", RETRACT, "recompute", BY_KEY, "roll-up", SCAN)
+"""The strategies that can be asked for."""
 MUCH: Final = 0.8
 """One recompute takes the place of several steps if it takes less than this share of their time."""
 WORTH: Final = 0.05
@@ -198,11 +200,11 @@ def together(steps: Sequence[Step], facts: Facts, window: SpanSet) -> tuple[Step
     others = [s for s in steps if s not in computed]
     against = tuple(Rejected(strategy_of(s), f"{len(computed)} steps would take longer", s.seconds) for s in computed)
     least = min(pieces, whole + facts.copy(between))
+    is_rebuild = any(isinstance(s, Recompute) and s.is_rebuild for s in computed)
     if facts.only == SCAN or (scan < MUCH * least and least - scan > max(WORTH, facts.tie)):
         reason = "one scan of the whole window is cheaper than its dirty buckets and what lies between them"
-        return (Recompute(every, reason, everything, against, seconds=scan), *others)
+        return (Recompute(every, reason, everything, against, is_rebuild, seconds=scan), *others)
     if len(computed) > 1 and least < MUCH * pieces and pieces - least > max(WORTH, facts.tie):
-        is_rebuild = any(isinstance(s, Recompute) and s.is_rebuild for s in computed)
         reason = "one recompute is cheaper than several steps"
         return (Recompute(dirty, reason, raw, against, is_rebuild, seconds=whole), *others)
     return tuple(steps)

@@ -398,6 +398,6 @@ def _groups_per_row(state: AggregateState) -> float | None:
     reports = [
         e.report
         for e in ended
-        if e.outcome == "done" and not {"merge", RETRACT, BY_KEY} & {*e.report.strategy.split("+")}
+        if e.outcome == "done" and not {"merge", RETRACT, BY_KEY, "roll-up"} & {*e.report.strategy.split("+")}
     ]
     return max((r.partials_written / r.rows_read for r in reports if r.rows_read >= ENOUGH_ROWS), default=None)

@@ -32,7 +32,6 @@ from materializer.services.observe.dirty import dirty_below_newest, stuck_spans
 from materializer.services.planning import runs as planning
 from materializer.services.planning.options import RefreshOptions
 from materializer.services.planning.runs import Request
-from materializer.services.protocol import refresh_steps
 from materializer.services.refresh.reports import RefreshReport, RunDone, outcome_of
 
 if TYPE_CHECKING:
@@ -132,6 +131,8 @@ class Refresher:
         """Return *state* after a roll-up went on with the partials that its parent has now."""
         if rolled_up.moved(state, self.lake.root, self.lake.journal.last_view.states) is None:
             return state
+
+        from materializer.services.protocol import refresh_steps
 
         with self.lake.lease(state.name) as lease:
 

@@ -176,3 +176,15 @@ def test_a_strategy_can_be_asked_for(only: str) -> None:
     [step] = steps
     assert (only == "merge") == isinstance(step, Merge)
     assert (WINDOW if only == SCAN else SpanSet.of(Span(0, 10))) == step.spans
+
+
+def test_a_scan_of_what_was_never_computed_is_a_rebuild() -> None:
+    """
+    So ``--strict`` refuses it like the recompute in whose place it is.
+    """
+    first = facts(is_first=True, only=SCAN)
+
+    [one] = together(decide([Entry(Span(0, 10))], first), first, WINDOW)
+
+    assert isinstance(one, Recompute)
+    assert one.is_rebuild
