@@ -123,11 +123,12 @@ def table_of(groups: Groups, kinds: Sequence[str]) -> pa.Table:
         UPTO: pa.array([min(span.end, most) for span, _ in groups], pa.int64()),
     }
     for i, kind in enumerate(kinds):
-        columns[f"{KEY}{i}"] = _typed([key[i] for _, key in groups], kind)
+        columns[f"{KEY}{i}"] = typed_column([key[i] for _, key in groups], kind)
     return pa.table(columns)
 
 
-def _typed(values: Sequence[Any], kind: str) -> Any:
+def typed_column(values: Sequence[Any], kind: str) -> Any:
+    """Return values in their recorded form as an Arrow column of a Spark type."""
     import pyarrow as pa
 
     if found := _DECIMAL.fullmatch(kind):

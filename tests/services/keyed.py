@@ -88,9 +88,9 @@ class Readings(LocalLake):
         others = [pa.array(c, f.type) for c, f in zip(columns[1:], list(self.schema)[1:], strict=True)]
         return pa.table([times, *others], schema=self.schema)
 
-    def published(self) -> list[tuple[Any, ...]]:
-        """Return the rows of the output."""
-        rows = DeltaTable(str(self.root / "hourly" / "output")).to_pyarrow_table()
+    def published(self, name: str = "hourly") -> list[tuple[Any, ...]]:
+        """Return the rows of an output."""
+        rows = DeltaTable(str(self.root / name / "output")).to_pyarrow_table()
         return in_order(rows.set_column(0, "at", rows["at"].cast(pa.int64())).to_pylist())
 
     def naive(self) -> list[tuple[Any, ...]]:

@@ -128,3 +128,29 @@ def test_coarse_buckets_are_merged_from_the_partials_of_finer_ones(site: Site) -
     assert report.is_equal, report.examples
     assert again.is_equal, again.examples
     assert 6 == report.rows
+
+
+def test_a_child_computes_the_keys_that_its_parent_computed(site: Site) -> None:
+    """
+    With Spark too: the note of the parent's commit names one symbol of thirty, by columns and through another child.
+    """
+    trades = site.table()
+    trades.trade(*((f"{h:02}:{m:02}", f"S{s}", h * m + s) for h in range(6) for m in (5, 35) for s in range(30)))
+    measures = {"n": "count(*)", "p": "approx_percentile(price, 0.5)", "syms": "approx_count_distinct(price)"}
+    again = {name: f"rollup({name})" for name in measures}
+    for name, source, time, width, chosen in (
+        ("hours", "trades", "ts", "1 hour", measures),
+        ("six", "hours", "bucket", "6 hours", again),
+        ("days", "six", "bucket", "1 day", again),
+    ):
+        site.lake.define(name, source, time=time, width=width, keys=["sym"], measures=chosen)
+        site.lake.refresh(name)
+    trades.trade(("02:10", "S7", 1000))
+    trades.update("price = 37 AND sym = 'S7'", price=90)
+
+    for name, rows in (("hours", 2 + 1 + 2), ("six", 6), ("days", 1)):
+        [run] = site.lake.refresh(name).runs
+        assert ("recompute-keys", rows) == (run.report.strategy, run.report.rows_read), name
+        assert run.report.files_rewritten
+        report = site.lake.verify(name)
+        assert report.is_equal, (name, report.examples)

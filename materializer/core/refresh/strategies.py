@@ -338,7 +338,8 @@ def why_not_keyed(entry: Entry, facts: Facts) -> str | None:
     The stored partials of all other groups must be exact: they reflect ``after``, and no other row changed since. An empty text
     means that there is no such choice: nothing is stored, or a bucket is one group.
     """
-    if facts.keyed is None or facts.is_first or entry.after is None or entry.cause is not Cause.CHANGE:
+    is_known = entry.cause is Cause.CHANGE or (entry.cause is Cause.FILES and entry.keys is not None)
+    if facts.keyed is None or facts.is_first or entry.after is None or not is_known:
         return ""
     if entry.keys is None:
         return facts.not_keyed or f"more than {MAX_KEYS} keys changed, or some changed key is not known"

@@ -18,13 +18,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from materializer.core.refresh.invalidation import ANY_ROWS
+from materializer.core.refresh.invalidation import ANY_ROWS, Keys
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import EVERYTHING, NEG_INF, Span, SpanSet
 from materializer.errors import LogGapError, MaterializerError, SourceReplacedError, SourceRolledBackError
 from materializer.lake.capture import below_frozen
 from materializer.lake.capture.buckets import whole_buckets
-from materializer.lake.capture.changed_spans import changed_spans
+from materializer.lake.capture.changed_groups import changed_groups, keyed
 from materializer.lake.capture.context import CaptureContext
 from materializer.lake.capture.feed import FeedUnreadableError, read_feed
 from materializer.lake.capture.result import CapturedPiece, CaptureResult, NeedsSpark, Rung, Segment, VersionCount
@@ -290,6 +290,7 @@ def _blocked(context: CaptureContext, commits: list[Commit]) -> str | None:
 def _by_files(context: CaptureContext, run: list[Commit], reason: str) -> CaptureResult:
     first, last = run[0].version, run[-1].version
     spans: list[Span] = []
+    by_keys: list[tuple[SpanSet, Keys]] = []
     counts: list[VersionCount] = []
     frozen = CaptureResult()
     for commit in run:
@@ -302,19 +303,30 @@ def _by_files(context: CaptureContext, run: list[Commit], reason: str) -> Captur
                 return _lost(context, first, last, why, gone=_gone(context, run))
             if file.span is not None:
                 times.append(file.span)
-        changed = changed_spans(commit, context.column.name)
-        spans += times if changed is None else SpanSet.union(times) & changed
+        changed = changed_groups(commit, context.column.name)
+        touched = SpanSet.union(times)
+        if changed is not None:
+            touched &= changed.spans
+            for at, keys in keyed(context, changed):
+                by_keys.append((touched & at, keys))
+                touched -= at
+        spans += touched
         if added or removed:
             inserted, deleted = sum(f.rows or 0 for f in added), sum(f.rows or 0 for f in removed if f)
             nulls = sum(f.nulls or 0 for f in (*added, *removed) if f)
             counts.append(VersionCount(commit.version, Rung.FILES, inserted, 0, 0, deleted, nulls))
         frozen += below_frozen.of_files(context, commit, added, [f for f in removed if f])
         context.learn(commit)
-    dirty = whole_buckets(SpanSet.union(spans) - below_frozen.below(context), context.floor, context.next_edge)
+    frozen_spans = below_frozen.below(context)
+    found: list[tuple[SpanSet, Keys | None]] = [(SpanSet.union(spans), None), *by_keys]
+    dirty = [(whole_buckets(at - frozen_spans, context.floor, context.next_edge), keys) for at, keys in found]
     total = sum(c.inserted + c.deleted for c in counts)
     is_insert_only = not any(f.data_change for c in run for f in c.removes)
-    pieces = (CapturedPiece(dirty, Rung.FILES, is_insert_only, total, None, first, last),) if dirty else ()
-    return CaptureResult(pieces, tuple(counts), (f"versions {first} to {last} by file statistics: {reason}",)) + frozen
+    pieces = [CapturedPiece(at, Rung.FILES, is_insert_only, total, keys, first, last) for at, keys in dirty if at]
+    return (
+        CaptureResult(tuple(pieces), tuple(counts), (f"versions {first} to {last} by file statistics: {reason}",))
+        + frozen
+    )
 
 
 def _gone(context: CaptureContext, run: list[Commit]) -> int:

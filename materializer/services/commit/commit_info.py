@@ -6,9 +6,8 @@ from typing import Any
 
 from materializer.core.refresh.output_feed import NOTE, is_on, reasons_as_json
 from materializer.core.refresh.plan import MAX_SPANS, Plan
-from materializer.core.time.slice_column import SliceColumn
 from materializer.core.time.spans import SpanSet
-from materializer.lake.capture.changed_spans import note_of_changes
+from materializer.lake.capture.changed_groups import note_of_changes
 from materializer.services.aggregate import Aggregate
 
 
@@ -27,14 +26,17 @@ def note_of(aggregate: Aggregate, plan: Plan) -> dict[str, Any]:
     return {NOTE: reasons_as_json(plan.taken, reaches_beyond=definition.engine is not None) | by}
 
 
-def changed_in(aggregate: Aggregate, column: SliceColumn, spans: SpanSet) -> dict[str, Any]:
-    """Return the part of the commit info by which a reader of the table knows the buckets that a refresh computed.
+def changed_in(aggregate: Aggregate, plan: Plan, which: str, spans: SpanSet) -> dict[str, Any]:
+    """Return the part of the commit info by which a reader of a table knows the buckets and keys that a refresh computed.
 
-    The files that it replaced also hold rows of clean buckets. Of an engine nothing is said, nor of a table by ends.
+    The files that it replaced also hold rows of clean buckets, and of keys that did not change. Of an engine nothing is said,
+    nor of a table by ends.
     """
+    column, keys = aggregate.slice_column(which), aggregate.order(which)[1:]
     if aggregate.definition.engine is not None or column.holds_end:
         return {}
-    return note_of_changes(column.name, spans.at_most(MAX_SPANS))
+    changed = plan.spans & spans
+    return note_of_changes(column.name, changed, most=MAX_SPANS, columns=keys, taken=plan.taken)
 
 
 def place_of(aggregate: Aggregate) -> list[str]:

@@ -182,7 +182,7 @@ class DeltaPorts(SwitchTables):
             note |= note_of(aggregate, plan)
         path, app_id = aggregate.paths[which.value], aggregate.app_ids[which.value]
         column, order = aggregate.slice_column(which.value), aggregate.order(which.value)
-        note |= changed_in(aggregate, column, plan.spans & spans)
+        note |= changed_in(aggregate, plan, which.value, spans)
         if is_fetched:
             result = replace_spans(path, rows, column, spans, app_id, plan.n, note, order=order)
         else:

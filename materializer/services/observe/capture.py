@@ -103,7 +103,7 @@ class Capture:
             if piece.is_frozen:
                 yield from self._frozen(piece)
                 continue
-            is_fine = piece.rung is Rung.FEED
+            is_fine = piece.rung is Rung.FEED or piece.keys is not None
             for span in piece.times:
                 yield Entry(
                     span,

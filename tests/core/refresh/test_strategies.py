@@ -224,6 +224,16 @@ def test_a_correction_of_few_keys_is_computed_by_key() -> None:
     )
 
 
+def test_keys_that_the_commits_of_a_parent_name_are_computed() -> None:
+    """
+    Their files do not tell rows apart, but the notes tell which groups changed.
+    """
+    (step,) = decide([replace(CORRECTED, cause=Cause.FILES)], keyed_facts())
+
+    assert isinstance(step, Recompute)
+    assert (1, 2) == (step.keys, step.estimate.rows)
+
+
 def test_keys_are_read_where_the_changes_since_are_more_rows() -> None:
     """
     A merge reads all inserts since its version; where these are more than the rows of the changed keys, the keys are computed.
@@ -254,7 +264,7 @@ def test_keys_are_read_where_the_changes_since_are_more_rows() -> None:
         (CORRECTED, replace(keyed_facts(), keyed=None), ""),
         (replace(CORRECTED, after=None), keyed_facts(), ""),
         (replace(CORRECTED, cause=Cause.DIFFERED), keyed_facts(), ""),
-        (replace(CORRECTED, cause=Cause.FILES), keyed_facts(), ""),
+        (replace(CORRECTED, cause=Cause.FILES, keys=None), keyed_facts(), ""),
     ],
 )
 def test_why_not_by_key(entry: Entry, facts: Facts, reason: str) -> None:

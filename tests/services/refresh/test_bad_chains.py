@@ -343,6 +343,9 @@ def vacuumed_at_plan(lake: LocalLake) -> None:
         corrupted(lambda note: {k: v for k, v in note.items() if k != "changed"}),
         corrupted(lambda note: {k: v for k, v in note.items() if k != "plan"}),
         corrupted(lambda note: note | {"changed": "slice"}),
+        corrupted(
+            lambda note: note | {"changed": note["changed"] | {"keys": {"columns": ["k"], "of": [[[[0, 1]], [[]]]]}}}
+        ),
         saying([], "at"),
         saying([["a", "b"]]),
         saying([[5, 1]]),

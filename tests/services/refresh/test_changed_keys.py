@@ -233,3 +233,67 @@ def test_random_histories_are_what_a_loop_over_all_rows_gives(tmp_path: Path, se
 
     if seed == 1:
         assert found["recompute-keys"]
+
+
+CHAIN = {
+    "rollup": ("daily", "SELECT time_bucket('1 day', at) AS at, device, rollup(v) AS v, rollup(n) AS n FROM hourly"),
+    "cascade": ("daily", "SELECT time_bucket('1 day', at) AS at, device, sum(v) AS v, sum(n) AS n FROM hourly"),
+    "expression": (
+        "daily",
+        "SELECT time_bucket('1 day', at) AS at, upper(device) AS device, rollup(v) AS v, rollup(n) AS n FROM hourly",
+    ),
+}
+
+
+@pytest.mark.parametrize("how", CHAIN)
+def test_a_child_computes_the_keys_that_changed_in_its_parent(tmp_path: Path, how: str) -> None:
+    """
+    The commit of the parent names the one device, though it wrote all devices of the hour again; so do merges and single keys.
+    """
+    lake = filled(tmp_path, devices=60)
+    name, select = CHAIN[how]
+    lake.apply(f"CREATE MATERIALIZED VIEW {name} AS {select} GROUP BY ALL")
+    lake.opened.refresh(name, executor="local")
+    for values in ([(7, "d007", 1000)], [(HOUR + 3, "d008", 1), (9, "d059", 3), (9, None, 4)]):
+        lake.write(values)
+        lake.opened.refresh("hourly", executor="local")
+    lake.readings.update(predicate="device = 'd007' AND v = 8", updates={"v": "0"})
+    lake.opened.refresh("hourly", executor="local")
+
+    [run] = lake.opened.refresh(name, executor="local").runs
+
+    keys = {key for entry in run.plan.taken for key in entry.keys or ()}
+    assert keys == {("D007",), ("D008",), ("D059",), (None,)} if how == "expression" else len(keys) == 4
+    assert "recompute-keys" == run.report.strategy
+    assert 2 * 3 + 1 == run.report.rows_read
+    assert daily(lake, how) == lake.published(name)
+
+
+def test_a_child_takes_all_keys_where_its_parent_does_not_know_them(tmp_path: Path) -> None:
+    """
+    After a forced refresh, of more keys than a note names, or of a key that is no key of the parent.
+    """
+    lake = filled(tmp_path, devices=66)
+    for name, key in (("daily", "device"), ("by_count", "CASE WHEN n > 10 THEN 'many' ELSE 'few' END AS device")):
+        select = f"SELECT time_bucket('1 day', at) AS at, {key}, sum(v) AS v, sum(n) AS n FROM hourly"
+        lake.apply(f"CREATE MATERIALIZED VIEW {name} AS {select} GROUP BY ALL")
+        lake.opened.refresh(name, executor="local")
+    for force, values in ((True, [(7, "d007", 1)]), (False, [(j, f"d{j:03}", 1) for j in range(66)])):
+        lake.write(values)
+        lake.opened.refresh("hourly", executor="local", force=force)
+        [run] = lake.opened.refresh("daily", executor="local").runs
+        assert "recompute" == run.report.strategy
+        [run] = lake.opened.refresh("by_count", executor="local").runs
+        assert "recompute" == run.report.strategy
+        assert daily(lake, "cascade") == lake.published("daily")
+
+
+def daily(lake: Readings, how: str) -> list[tuple[Any, ...]]:
+    """Return the days of a child, from the raw rows."""
+    found: dict[Any, list[int]] = {}
+    for at, device, v, n, _ in lake.naive():
+        name = device.upper() if device is not None and how == "expression" else device
+        group = found.setdefault((at - at % (24 * HOUR), name), [0, 0])
+        group[0] += v
+        group[1] += n
+    return sorted(((*key, *values) for key, values in found.items()), key=repr)
