@@ -49,6 +49,7 @@ class Made:
         more: The least count of a shown group, less one.
         factor: What values are multiplied with before they are added.
         has_mean: Whether it has an average, which only partials can be merged to.
+        has_most: Whether it has a maximum, from which no row can be subtracted.
         retained: Days that the output is retained; 0 for ever.
         ahead: Hours by which the zone of its days is ahead of UTC: Berlin's in 1970, or UTC's.
     """
@@ -63,6 +64,7 @@ class Made:
     more: int = 0
     factor: int = 1
     has_mean: bool = True
+    has_most: bool = True
     retained: int = 0
     ahead: Literal[0, 1] = 0
 
@@ -70,13 +72,15 @@ class Made:
     def sql(self) -> str:
         """The text of the definition."""
         time = "ts" if self.how == "raw" else "at"
-        total = {"raw": f"sum(v * {self.factor})", "rollup": "rollup(v)", "cascade": "sum(v)"}[self.how]
+        value = "v" if self.factor == 1 else f"v * {self.factor}"
+        total = {"raw": f"sum({value})", "rollup": "rollup(v)", "cascade": "sum(v)"}[self.how]
         count = {"raw": "count(*)", "rollup": "rollup(n)", "cascade": "sum(n)"}[self.how]
         most = {"raw": "max(v)", "rollup": "rollup(most)", "cascade": "max(most)"}[self.how]
         mean = {"raw": "avg(v)", "rollup": "rollup(mean)", "cascade": ""}[self.how]
         grid = f"'1 day', {time}, 'Europe/Berlin'" if self.ahead else f"'{self.hours} hours', {time}"
         selected = [f"time_bucket({grid}) AS at", *self.keys]
-        selected += [f"{total} AS v", f"{count} AS n", f"{most} AS most"]
+        selected += [f"{total} AS v", f"{count} AS n"]
+        selected += [f"{most} AS most"] if self.has_most else []
         selected += [f"{mean} AS mean"] if self.has_mean else []
         where = ""
         if self.how == "raw" and self.least > -1_000_000:
@@ -111,7 +115,8 @@ class Made:
             known = [m.v for m in members if m.v is not None]
             most = [m.most for m in members if m.most is not None]
             count = sum(m.n for m in members)
-            measures: list[object] = [sum(known) if known else None, count, max(most, default=None)]
+            measures: list[object] = [sum(known) if known else None, count]
+            measures += [max(most, default=None)] if self.has_most else []
             if self.has_mean:  # the factor does not touch the average, whose rows are raw
                 measures.append(sum(most) / len(most) if most else None)
             if count > self.more:
@@ -151,8 +156,9 @@ class Definitions(NamedTuple):
 
 def _read(parent: Made, shown: Shown) -> Row:
     """Return a row of an output as a child reads it."""
-    of = dict(zip(("at", *parent.keys, "v", "n", "most"), shown, strict=False))
-    return Row(of["at"], of.get("device"), of.get("region"), of["v"], of["n"], of["most"])  # type: ignore[arg-type]
+    names = ("at", *parent.keys, "v", "n", *(["most"] if parent.has_most else []))
+    of = dict(zip(names, shown, strict=False))
+    return Row(of["at"], of.get("device"), of.get("region"), of["v"], of["n"], of.get("most"))  # type: ignore[arg-type]
 
 
 def drawn(choose: random.Random) -> list[Made]:
@@ -160,7 +166,8 @@ def drawn(choose: random.Random) -> list[Made]:
     keys = choose.choice([(), ("device",), ("device",), KEYS, KEYS])
     hours = choose.choice(WIDTHS[:2])
     least = choose.choice([-1_000_000, -1_000_000, 2])
-    made = [Made("level0", "events", "raw", hours, keys, least, more=choose.choice([0, 0, 2]))]
+    has_most = choose.random() < 0.6
+    made = [Made("level0", "events", "raw", hours, keys, least, more=choose.choice([0, 0, 2]), has_most=has_most)]
     for depth in range(1, choose.randint(2, 4)):
         made.append(child(made[-1], f"level{depth}", choose))
     if choose.random() < 0.5:
@@ -168,7 +175,7 @@ def drawn(choose: random.Random) -> list[Made]:
     if choose.random() < 0.6:  # may be computed from the partials of the first
         fewer = tuple(k for k in keys if choose.random() < 0.5)
         width = choose.choice([w for w in WIDTHS if w >= hours])
-        made.append(Made("beside", "events", "raw", width, fewer, least, more=choose.choice([0, 3])))
+        made.append(Made("beside", "events", "raw", width, fewer, least, more=choose.choice([0, 3]), has_most=has_most))
     if choose.random() < 0.3:
         parents = {m.source for m in made}
         last = choose.choice([i for i, m in enumerate(made) if m.name not in parents])
@@ -194,6 +201,7 @@ def child(parent: Made, name: str, choose: random.Random) -> Made:
         devices=devices,
         more=choose.choice([0, 0, 0, 3]),
         has_mean=how == "rollup" and parent.has_mean,
+        has_most=parent.has_most,
         ahead=1 if in_zone else 0,
     )
 
