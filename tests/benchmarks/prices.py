@@ -23,6 +23,7 @@ from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -36,7 +37,7 @@ RECORD: Final = history.ROOT / "docs" / "benchmarks" / "prices.jsonl"
 HOUR: Final = 3_600_000_000
 START: Final = 1_704_067_200_000_000
 HOURS: Final = 240
-ROWS: Final = 200_000
+ROWS: Final = 1_000_000
 MEASURES: Final = {
     "sums": "sum(v) AS v, count(*) AS n, avg(v) AS mean",
     "selected": "min(v) AS least, max(v) AS most, first(v) AS opened, last(v) AS closed",
@@ -47,12 +48,12 @@ KINDS: Final = ("insert", "update", "delete")
 SHARES: Final = {"local": (0.00001, 0.01, 0.1), "spark": (0.00001, 0.1)}
 PLACES: Final = ("one", "spread")
 FORCED: Final = ("merge", "recompute", "recompute-keys", "roll-up", "scan", "retract")
-ROUNDS: Final = {"local": 2, "spark": 1}
+ROUNDS: Final = {"local": 4, "spark": 2}
 TIE: Final = 1.1
 """A choice that takes at most so many times the best is right."""
 PAGE_HEAD: Final = """# Prices and choices
 
-Made by `python -m tests.benchmarks.prices --page` from `docs/benchmarks/prices.jsonl`. Each cell is a change of a source of 200,000 rows, and
+Made by `python -m tests.benchmarks.prices --page` from `docs/benchmarks/prices.jsonl`. Each cell is a change of a source of 1,000,000 rows, and
 equal aggregates that are refreshed after it: one by the strategy that [the price](how-a-refresh-works.md#the-price) chooses, the others by one
 strategy each. *Regret* is the seconds of the choice over those of the best strategy; a run that happens to be slow counts like any other.
 """
@@ -97,7 +98,8 @@ class Base:
         for part in range(10):
             hours = (part * HOURS // 10, (part + 1) * HOURS // 10)
             write_deltalake(self.source, readings(ROWS // 10, keys, part, hours), mode="append")
-        config = Config(sources={"readings": self.source}, local_rows=10**9, local_bytes=1 << 40)
+        most: dict[str, int] = {"driver_lane_rows": 10**9} if executor == "local" else {}
+        config = Config(sources={"readings": self.source}, local_rows=10**9, local_bytes=1 << 40, **most)
         self.lake = Materializer(folder / "lake", config=config)
         forced = [s for s in FORCED if s != "roll-up" or depth == 2]
         self.runs = [
@@ -131,44 +133,53 @@ def change(base: Base, cell: Mapping[str, Any], seed: int) -> None:
         table.delete(where)
 
 
-def rows_of(base: Base, name: str) -> list[tuple[Any, ...]]:
+def rows_of(base: Base, name: str) -> pa.Table:
     """Return the rows of an aggregate, in order."""
     table = DeltaTable(str(base.folder / "lake" / name / "output")).to_pyarrow_table()
-    keys = [(column, "ascending") for column in table.column_names[: 2 if base.keys else 1]]
-    return [tuple(row.values()) for row in table.sort_by(keys).to_pylist()]
+    return table.sort_by([(column, "ascending") for column in table.column_names[: 2 if base.keys else 1]])
 
 
-def measured(base: Base, cell: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """Return a cell with the seconds of each strategy; the one that the price chooses comes first, when no equal one is refreshed."""
-    change(base, cell, seed)
+def changed(base: Base, cell: Mapping[str, Any]) -> None:
+    """Change the source as a cell says, and refresh the finer aggregate, which comes first in a chain."""
+    change(base, cell, crc32(json.dumps(key_of(cell)).encode()))
     if base.finer:
         base.lake.refresh(base.finer, executor="local")
+
+
+def run_of(base: Base, name: str, strategy: str) -> dict[str, Any] | None:
+    """Return a refresh of one aggregate, with its seconds; None if there was nothing to do."""
+    base.lake.plan(name)  # what is imported and opened once is not the price of a strategy
+    begun = time.perf_counter()
+    done = base.lake.refresh(name, executor=base.executor, strategy=strategy or None).runs  # type: ignore[arg-type]
+    seconds = time.perf_counter() - begun
+    if not done:
+        return None
+    [run] = done
+    estimate = run.plan.estimate
+    return {
+        "asked": strategy,
+        "strategy": "+".join(s for s in run.report.strategy.split("+") if s != "settle"),
+        "reason": next((s.reason for s in run.plan.steps if hasattr(s, "reason")), ""),
+        "seconds": round(seconds, 4),
+        "predicted": run.report.predicted,
+        "reads": [estimate.likely_rows, estimate.rows, estimate.bytes, estimate.files],
+        "written": run.report.partials_written,
+        "steps": len(run.plan.steps),
+    }
+
+
+def measured(base: Base, cell: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a cell with the seconds of each strategy; that of the price comes first."""
+    changed(base, cell)
     runs: list[dict[str, Any]] = []
-    wanted: list[tuple[Any, ...]] | None = None
+    wanted: pa.Table | None = None
     for name, strategy in base.runs:
-        base.lake.plan(name)  # what is imported and opened once is not the price of a strategy
-        begun = time.perf_counter()
-        done = base.lake.refresh(name, executor=base.executor, strategy=strategy or None).runs  # type: ignore[arg-type]
-        seconds = time.perf_counter() - begun
-        if not done:
+        run = run_of(base, name, strategy)
+        if run is None:
             continue
         rows = rows_of(base, name)
         wanted = rows if wanted is None else wanted
-        [run] = done
-        estimate = run.plan.estimate
-        runs.append(
-            {
-                "asked": strategy,
-                "strategy": "+".join(s for s in run.report.strategy.split("+") if s != "settle"),
-                "reason": next((s.reason for s in run.plan.steps if hasattr(s, "reason")), ""),
-                "seconds": round(seconds, 4),
-                "predicted": run.report.predicted,
-                "reads": [estimate.likely_rows, estimate.rows, estimate.bytes, estimate.files],
-                "written": run.report.partials_written,
-                "steps": len(run.plan.steps),
-                "is_equal": rows == wanted,
-            }
-        )
+        runs.append({**run, "is_equal": rows.equals(wanted)})
     return {**cell, "runs": runs}
 
 
@@ -321,7 +332,7 @@ def main() -> None:
                     if base is None:
                         place = Path(folder) / f"{len(list(Path(folder).iterdir()))}"
                         base = Base(place, cell["executor"], cell["measures"], cell["keys"], cell["depth"])
-                    line = json.dumps(measured(base, cell, 1000 + left))
+                    line = json.dumps(measured(base, cell))
                     with RECORD.open("a") as record:
                         record.write(f"{line}\n")
                     left -= 1

@@ -71,7 +71,7 @@ RATES: Final[Mapping[str, Rates]] = {
         file=2e-3,
         written=1.8e-6,
         step=0.01,
-        begin={BY_KEY: 0.02, "merge": 0.008, "retract": 0.04, "roll-up": 0.003},
+        begin={BY_KEY: 0.02, "merge": 0.004, "retract": 0.025, "roll-up": 0.003},
         weight={"retract": 2.0, "roll-up": 2.0},
     ),
     ExecutorKind.SPARK: Rates(

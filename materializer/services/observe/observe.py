@@ -242,16 +242,19 @@ class Observation:
         return estimate_of(self.partials(self.head(Which.PARTIALS).version), spans)
 
     def changed(self, state: AggregateState, after: int) -> Estimate:
-        """Return what reading the changes since *after* costs: rows as captured, bytes of the files that came."""
+        """Return what reading the changes since *after* costs: rows as captured, bytes of the files that hold them.
+
+        These are the change files of a commit or, where it has none, the files that came and went.
+        """
         try:
-            adds = [
-                a for c in commits(self.aggregate.source.path, after, state.cursor) for a in c.adds if a.data_change
-            ]
+            since = commits(self.aggregate.source.path, after, state.cursor)
         except LogGapError:
-            adds = []
+            since = []
+        came = [a for c in since for a in c.adds if a.data_change]
+        read = [f.bytes for c in since for f in c.change_files or [f for f in (*c.adds, *c.removes) if f.data_change]]
         captured = state.changed_rows(after)
-        rows = sum(a.rows or 0 for a in adds) if captured is None else captured
-        return Estimate(rows, sum(a.bytes for a in adds), len(adds), rows)
+        rows = sum(a.rows or 0 for a in came) if captured is None else captured
+        return Estimate(rows, sum(read), len(read), rows)
 
     @property
     def merges(self) -> bool:
