@@ -27,15 +27,15 @@ def note_of(aggregate: Aggregate, plan: Plan) -> dict[str, Any]:
 
 
 def changed_in(aggregate: Aggregate, plan: Plan, which: str, spans: SpanSet) -> dict[str, Any]:
-    """Return the part of the commit info by which a reader of a table knows the buckets and keys that a refresh computed.
+    """Return the part of the commit info by which a reader of a table knows the buckets and keys that a refresh changed.
 
-    The files that it replaced also hold rows of clean buckets, and of keys that did not change. Of an engine nothing is said,
-    nor of a table by ends.
+    The files that it replaced also hold rows of clean buckets, and of keys that did not change; one scan of a window computes
+    clean buckets again, which changes nothing. Of an engine nothing is said, nor of a table by ends.
     """
     column, keys = aggregate.slice_column(which), aggregate.order(which)[1:]
     if aggregate.definition.engine is not None or column.holds_end:
         return {}
-    changed = plan.spans & spans
+    changed = SpanSet.union(entry.span for entry in plan.taken) & spans
     return note_of_changes(column.name, changed, most=MAX_SPANS, columns=keys, taken=plan.taken)
 
 

@@ -288,6 +288,25 @@ def test_a_child_takes_all_keys_where_its_parent_does_not_know_them(tmp_path: Pa
         assert daily(lake, "cascade") == lake.published("daily")
 
 
+def test_a_scan_of_the_parent_changes_no_clean_bucket_for_its_child(tmp_path: Path) -> None:
+    """
+    It computes all hours of the window again, and the child has one dirty day.
+    """
+    lake = filled(tmp_path)
+    lake.write([(day * 24 * HOUR, "d001", 1) for day in range(1, 4)])
+    lake.opened.refresh("hourly", executor="local")
+    lake.apply(f"CREATE MATERIALIZED VIEW daily AS {CHAIN['rollup'][1]} GROUP BY ALL")
+    lake.opened.refresh("daily", executor="local")
+    lake.write([(7, "d007", 1000)])
+
+    [run] = lake.opened.refresh("hourly", executor="local", strategy="scan").runs
+    assert 2 * 500 + 3 + 1 == run.report.rows_read
+    plan = lake.opened.plan("daily").plan
+
+    assert plan is not None
+    assert ((0, 24 * HOUR),) == tuple((s.start, s.end) for s in plan.spans if s.is_bounded)
+
+
 def daily(lake: Readings, how: str) -> list[tuple[Any, ...]]:
     """Return the days of a child, from the raw rows."""
     found: dict[Any, list[int]] = {}
