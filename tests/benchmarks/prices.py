@@ -3,7 +3,8 @@
     python -m tests.benchmarks.prices [--minutes 10] [--executor local|spark] [--most N] [--fit | --show | --page]
 
 A cell is a change (a share of the rows, in one bucket or spread over all; inserted, updated or deleted), over aggregates (sums, or
-selected values), keys (none, 100 or 5,000), with or without a finer aggregate beside it, and an executor. In each cell the refresh
+selected values), keys (none, 100 or 5,000), with or without a finer aggregate beside it, and an executor. A chain is a cell whose
+finer aggregate is measured like the coarser one, which may be computed from it. In each cell the refresh
 is done by equal aggregates: one as the price decides, the others by one strategy each, if it is allowed; all have to give the same rows.
 Cells are done in an order drawn by chance, and those on record (``docs/benchmarks/prices.jsonl``) are not done again. ``--show``
 prints what is on record: how often the choice took at most 1.1 times the best, and its regret (seconds of the choice over those of
@@ -22,7 +23,7 @@ from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from zlib import crc32
 
 import numpy as np
@@ -44,13 +45,20 @@ MEASURES: Final = {
 }
 KEYS: Final = (0, 100, 5_000)
 DEPTHS: Final = (1, 2)
+CHAIN: Final = 3
+"""The depth of a cell that measures the finer aggregate too."""
 KINDS: Final = ("insert", "update", "delete")
 SHARES: Final = {"local": (0.00001, 0.01, 0.1), "spark": (0.00001, 0.1)}
 PLACES: Final = ("one", "spread")
+WIDTHS: Final = {"fine": "1 hour", "coarse": "6 hours"}
 FORCED: Final = ("merge", "recompute", "recompute-keys", "roll-up", "scan", "retract")
 ROUNDS: Final = {"local": 4, "spark": 2}
 TIE: Final = 1.1
 """A choice that takes at most so many times the best is right."""
+Judgement: TypeAlias = tuple[str, str, float]
+"""What was chosen, what was best, and the regret."""
+CHAINS: Final = """An aggregate of hours and one of six hours, which may be computed from it. Each chooses for itself, parents first; the regret
+is that of the whole chain against the best pair of strategies."""
 PAGE_HEAD: Final = """# Prices and choices
 
 Made by `python -m tests.benchmarks.prices --page` from `docs/benchmarks/prices.jsonl`. Each cell is a change of a source of 1,000,000 rows, and
@@ -62,7 +70,9 @@ strategy each. *Regret* is the seconds of the choice over those of the best stra
 def cells(executor: str) -> list[dict[str, Any]]:
     """Return all cells of an executor."""
     names = ("share", "place", "kind", "measures", "keys", "depth")
-    every = product(SHARES[executor], PLACES, KINDS, MEASURES, KEYS, DEPTHS)
+    every = [*product(SHARES[executor], PLACES, KINDS, MEASURES, KEYS, DEPTHS)]
+    if executor == "local":
+        every += product(SHARES[executor], PLACES, KINDS, MEASURES, KEYS[1:2], [CHAIN])
     return [{"executor": executor, **dict(zip(names, values, strict=True))} for values in every]
 
 
@@ -88,7 +98,7 @@ class Base:
         executor: What refreshes them.
         measures: The measures of its aggregates.
         keys: How many keys there are; 0 for none.
-        depth: 2 with a finer aggregate beside.
+        depth: 2 with a finer aggregate beside, ``CHAIN`` with as many as there are coarser ones.
     """
 
     def __init__(self, folder: Path, executor: str, measures: str, keys: int, depth: int) -> None:
@@ -101,13 +111,13 @@ class Base:
         most: dict[str, int] = {"driver_lane_rows": 10**9} if executor == "local" else {}
         config = Config(sources={"readings": self.source}, local_rows=10**9, local_bytes=1 << 40, **most)
         self.lake = Materializer(folder / "lake", config=config)
-        forced = [s for s in FORCED if s != "roll-up" or depth == 2]
-        self.runs = [
-            ("chosen", ""),
-            *((f"{s}_{i}".replace("-", "_"), s) for i in range(ROUNDS[executor]) for s in forced),
-        ]
+        self.runs: list[tuple[str, str, str]] = []
+        for stage in ["fine", "coarse"] if depth == CHAIN else ["coarse"]:
+            forced = [s for s in FORCED if s != "roll-up" or (depth > 1 and stage == "coarse")]
+            each = [("", ""), *((f"{s}_{i}".replace("-", "_"), s) for i in range(ROUNDS[executor]) for s in forced)]
+            self.runs += [(f"{stage}_{name or 'chosen'}", strategy, stage) for name, strategy in each]
         self.finer = "fine" if depth == 2 else ""
-        widths = [*([(self.finer, "1 hour")] if self.finer else []), *((name, "6 hours") for name, _ in self.runs)]
+        widths = [*([(self.finer, "1 hour")] if self.finer else []), *((name, WIDTHS[s]) for name, _, s in self.runs)]
         by = "k, " if keys else ""
         for name, width in widths:
             select = f"SELECT time_bucket('{width}', ts) AS at, {by}{MEASURES[measures]} FROM readings GROUP BY ALL"
@@ -172,14 +182,13 @@ def measured(base: Base, cell: Mapping[str, Any]) -> dict[str, Any]:
     """Return a cell with the seconds of each strategy; that of the price comes first."""
     changed(base, cell)
     runs: list[dict[str, Any]] = []
-    wanted: pa.Table | None = None
-    for name, strategy in base.runs:
+    wanted: dict[str, pa.Table] = {}
+    for name, strategy, stage in base.runs:
         run = run_of(base, name, strategy)
         if run is None:
             continue
         rows = rows_of(base, name)
-        wanted = rows if wanted is None else wanted
-        runs.append({**run, "is_equal": rows.equals(wanted)})
+        runs.append({**run, "stage": stage, "is_equal": rows.equals(wanted.setdefault(stage, rows))})
     return {**cell, "runs": runs}
 
 
@@ -198,37 +207,57 @@ def name_of(run: Mapping[str, Any]) -> str:
     return "scan" if run["reason"].startswith("one scan") else str(run["strategy"])
 
 
-def seconds_of(cell: Mapping[str, Any]) -> dict[str, float]:
-    """Return the least seconds of each strategy that was used in a cell."""
+def seconds_of(cell: Mapping[str, Any], stage: str) -> dict[str, float]:
+    """Return the least seconds of each strategy that was used in a cell for one aggregate."""
     best: dict[str, float] = {}
     for run in cell["runs"]:
-        best[name_of(run)] = min(best.get(name_of(run), 1e9), run["seconds"])
+        if run["stage"] == stage:
+            best[name_of(run)] = min(best.get(name_of(run), 1e9), run["seconds"])
     return best
 
 
-def judged(cell: Mapping[str, Any]) -> tuple[str, str, float] | None:
-    """Return the strategy that was chosen in a cell, the best one, and the regret; None if nothing had to be done."""
-    best = seconds_of(cell)
-    chosen = [name_of(run) for run in cell["runs"] if not run["asked"]]
+def judged(cell: Mapping[str, Any]) -> Judgement | None:
+    """Return the strategy that was chosen in a cell, the best one, and the regret; None if nothing had to be done.
+
+    Of a chain, these are the strategies of its aggregates, and the seconds of the whole.
+    """
+    chosen = {run["stage"]: name_of(run) for run in cell["runs"] if not run["asked"]}
     if not chosen:
         return None
-    least = min(best, key=lambda name: best[name])
-    return chosen[-1], least, best[chosen[-1]] / best[least]
+    of = {stage: seconds_of(cell, stage) for stage in chosen}
+    least = {stage: min(best, key=lambda name, best=best: best[name]) for stage, best in of.items()}  # type: ignore[misc]
+    took, best = (sum(of[stage][name] for stage, name in names.items()) for names in (chosen, least))
+    return ", ".join(chosen.values()), ", ".join(least.values()), took / best
+
+
+def judgements(cells: list[dict[str, Any]]) -> Iterator[tuple[str, str, list[tuple[dict[str, Any], Judgement]]]]:
+    """Yield the kinds of cells on record: a name, a title, and the cells with what was chosen."""
+    for kind, title in (("local", "In the process"), ("spark", "On Spark"), ("chain", "Chains")):
+        found = [(c, j) for c in cells if kind_of(c) == kind and (j := judged(c))]
+        if found:
+            yield kind, title, found
+
+
+def kind_of(cell: Mapping[str, Any]) -> str:
+    """Return the executor of a cell, or ``chain``."""
+    return "chain" if cell["depth"] == CHAIN else str(cell["executor"])
+
+
+def summary_of(found: list[tuple[dict[str, Any], Judgement]]) -> str:
+    """Return how good some choices are."""
+    regrets = [regret for _, (_, _, regret) in found]
+    right = sum(r <= TIE for r in regrets)
+    unequal = sum(not r["is_equal"] for c, _ in found for r in c["runs"])
+    return (
+        f"{len(found)} cells. The choice took at most {TIE} times the best in {right} of them ({right / len(found):.0%}); mean "
+        f"regret {fmean(regrets):.3f}, worst {max(regrets):.2f}. Results that differed between strategies: {unequal}."
+    )
 
 
 def show(cells: list[dict[str, Any]]) -> None:
     """Print how good the choices on record are."""
-    for executor in ("local", "spark"):
-        found = [(c, j) for c in cells if c["executor"] == executor and (j := judged(c))]
-        if not found:
-            continue
-        regrets = [regret for _, (_, _, regret) in found]
-        right = sum(r <= 1.1 for r in regrets)
-        print(
-            f"{executor}: {len(found)} cells, the choice is within a tenth of the best in {right} ({right / len(found):.0%}), mean "
-            f"regret {fmean(regrets):.3f}, worst {max(regrets):.2f}, unequal results: "
-            f"{sum(not r['is_equal'] for c, _ in found for r in c['runs'])}"
-        )
+    for _, title, found in judgements(cells):
+        print(f"{title}: {summary_of(found)}")
         for cell, (chosen, least, regret) in sorted(found, key=lambda f: -f[1][2])[:12]:
             print(f"  {regret:.2f}  chosen {chosen}, best {least}: {key_of(cell)[1:]}")
 
@@ -254,25 +283,16 @@ def fit(cells: list[dict[str, Any]]) -> None:
 
 
 def page(cells: list[dict[str, Any]]) -> None:
-    """Write the page of the record, and a picture for each executor."""
+    """Write the page of the record, and a picture for each kind of cells."""
     lines = [PAGE_HEAD]
-    for executor, title in (("local", "In the process"), ("spark", "On Spark")):
-        found = [(c, j) for c in cells if c["executor"] == executor and (j := judged(c))]
-        if not found:
-            continue
-        regrets = [regret for _, (_, _, regret) in found]
-        right = sum(r <= TIE for r in regrets)
-        unequal = sum(not r["is_equal"] for c, _ in found for r in c["runs"])
-        summary = (
-            f"{len(found)} cells. The choice took at most {TIE} times the best in {right} of them ({right / len(found):.0%}); mean "
-            f"regret {fmean(regrets):.3f}, worst {max(regrets):.2f}. Results that differed between strategies: {unequal}."
-        )
+    for kind, title, found in judgements(cells):
         lines += [
             f"## {title}",
             "",
-            summary,
+            *([CHAINS, ""] if kind == "chain" else []),
+            summary_of(found),
             "",
-            f"![regret by strategy chosen](benchmarks/prices-{executor}.svg)",
+            f"![regret by strategy chosen](benchmarks/prices-{kind}.svg)",
             "",
             "| chosen | cells | best in | mean regret | worst |",
             "| --- | --- | --- | --- | --- |",
@@ -284,16 +304,18 @@ def page(cells: list[dict[str, Any]]) -> None:
             lines.append(f"| `{name}` | {len(own)} | {best} | {mean:.3f} | {max(r for _, r in own):.2f} |")
             rows.append((f"{name}, {len(own)} cells", mean, f"{mean:.3f}", "ours"))
         picture = charts.bars("Seconds of the choice over those of the best strategy, by what was chosen", rows)
-        (RECORD.parent / f"prices-{executor}.svg").write_text(picture)
-        lines += ["", "| change | chosen → seconds | best → seconds | others |", "| --- | --- | --- | --- |"]
-        for cell, (chosen, least, _) in sorted(found, key=lambda f: key_of(f[0])):
-            seconds = seconds_of(cell)
+        (RECORD.parent / f"prices-{kind}.svg").write_text(picture)
+        lines += ["", "| change | chosen | best | regret | seconds of each |", "| --- | --- | --- | --- | --- |"]
+        for cell, (chosen, least, regret) in sorted(found, key=lambda f: key_of(f[0])):
             what = (
                 f"{cell['share']:.3%} {cell['kind']}, {cell['place']}; {cell['measures']}, {cell['keys']} keys"
                 f"{', a finer one beside' if cell['depth'] == 2 else ''}"
             )
-            others = ", ".join(f"{n} {s:.2f}" for n, s in sorted(seconds.items()) if n not in (chosen, least))
-            lines.append(f"| {what} | {chosen} {seconds[chosen]:.2f} | {least} {seconds[least]:.2f} | {others} |")
+            each = "; ".join(
+                ", ".join(f"{name} {took:.2f}" for name, took in sorted(seconds_of(cell, stage).items()))
+                for stage in dict.fromkeys(run["stage"] for run in cell["runs"])
+            )
+            lines.append(f"| {what} | {chosen} | {least} | {regret:.2f} | {each} |")
         lines.append("")
     (history.ROOT / "docs" / "prices.md").write_text("\n".join(lines))
 
