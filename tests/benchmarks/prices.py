@@ -1,6 +1,6 @@
 """Benchmark: every strategy that is allowed in many situations, in seconds, beside the one that the price chooses.
 
-    python -m tests.benchmarks.prices [--minutes 10] [--executor local|spark] [--most N] [--fit | --show | --page]
+    python -m tests.benchmarks.prices [--minutes 10] [--executor local|spark] [--most N] [--fit | --show | --page | --choose]
 
 A cell is a change (a share of the rows, in one bucket or spread over all; inserted, updated or deleted), over aggregates (sums, or
 selected values), keys (none, 100 or 5,000), with or without a finer aggregate beside it, and an executor. A chain is a cell whose
@@ -8,7 +8,8 @@ finer aggregate is measured like the coarser one, which may be computed from it.
 is done by equal aggregates: one as the price decides, the others by one strategy each, if it is allowed; all have to give the same rows.
 Cells are done in an order drawn by chance, and those on record (``docs/benchmarks/prices.jsonl``) are not done again. ``--show``
 prints what is on record: how often the choice took at most 1.1 times the best, and its regret (seconds of the choice over those of
-the best). ``--fit`` prints the rates that fit the record best, ``--page`` writes ``docs/prices.md`` and its pictures.
+the best). ``--choose`` lets the price of this state choose again in the cells on record, whose strategies
+are not measured again. ``--fit`` prints the rates that fit the record best, ``--page`` writes ``docs/prices.md`` and its pictures.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import random
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
@@ -99,21 +101,25 @@ class Base:
         measures: The measures of its aggregates.
         keys: How many keys there are; 0 for none.
         depth: 2 with a finer aggregate beside, ``CHAIN`` with as many as there are coarser ones.
+        chooses: Whether only the choice is measured.
     """
 
-    def __init__(self, folder: Path, executor: str, measures: str, keys: int, depth: int) -> None:
+    def __init__(
+        self, folder: Path, executor: str, measures: str, keys: int, depth: int, *, chooses: bool = False
+    ) -> None:
         self.folder, self.keys, self.executor = folder, keys, executor
         self.source = str(folder / "readings")
         DeltaTable.create(self.source, readings(1, 1, 0).schema, configuration={"delta.enableChangeDataFeed": "true"})
         for part in range(10):
             hours = (part * HOURS // 10, (part + 1) * HOURS // 10)
             write_deltalake(self.source, readings(ROWS // 10, keys, part, hours), mode="append")
-        most: dict[str, int] = {"driver_lane_rows": 10**9} if executor == "local" else {}
-        config = Config(sources={"readings": self.source}, local_rows=10**9, local_bytes=1 << 40, **most)
+        config = Config(sources={"readings": self.source}, local_rows=10**9, local_bytes=1 << 40)
+        if executor == "local":
+            config = replace(config, driver_lane_rows=10**9)
         self.lake = Materializer(folder / "lake", config=config)
         self.runs: list[tuple[str, str, str]] = []
         for stage in ["fine", "coarse"] if depth == CHAIN else ["coarse"]:
-            forced = [s for s in FORCED if s != "roll-up" or (depth > 1 and stage == "coarse")]
+            forced = [s for s in FORCED if not chooses and (s != "roll-up" or (depth > 1 and stage == "coarse"))]
             each = [("", ""), *((f"{s}_{i}".replace("-", "_"), s) for i in range(ROUNDS[executor]) for s in forced)]
             self.runs += [(f"{stage}_{name or 'chosen'}", strategy, stage) for name, strategy in each]
         self.finer = "fine" if depth == 2 else ""
@@ -192,6 +198,24 @@ def measured(base: Base, cell: Mapping[str, Any]) -> dict[str, Any]:
     return {**cell, "runs": runs}
 
 
+def choose(folder: Path) -> None:
+    """Let the price choose again in the cells on record, and record what it chose."""
+    on_record = recorded()
+    bases: dict[tuple[Any, ...], Base] = {}
+    for cell in sorted(on_record, key=lambda c: (c["executor"], c["depth"], c["measures"], c["keys"])):
+        of = (cell["executor"], cell["measures"], cell["keys"], cell["depth"])
+        if of not in bases:
+            bases = {of: Base(folder / str(abs(hash(of))), *of, chooses=True)}
+        changed(bases[of], cell)
+        made = [
+            {**run, "stage": stage, "is_equal": True}
+            for name, _, stage in bases[of].runs
+            if (run := run_of(bases[of], name, ""))
+        ]
+        cell["runs"] = [*made, *(run for run in cell["runs"] if run["asked"])]
+    RECORD.write_text("".join(f"{json.dumps(cell)}\n" for cell in on_record))
+
+
 def recorded() -> list[dict[str, Any]]:
     """Return the cells on record."""
     return [json.loads(line) for line in RECORD.read_text().splitlines()] if RECORD.exists() else []
@@ -263,22 +287,35 @@ def show(cells: list[dict[str, Any]]) -> None:
 
 
 def fit(cells: list[dict[str, Any]]) -> None:
-    """Print the rates that fit the record best, none below nothing."""
+    """Print the rates that fit the record best, by the least sum of squared shares of error, none below nothing."""
     for executor in ("local", "spark"):
-        runs = [r for c in cells if c["executor"] == executor for r in c["runs"]]
-        if len(runs) < 20:
+        least: dict[tuple[Any, ...], dict[str, Any]] = {}
+        for cell in cells:
+            for run in cell["runs"] if cell["executor"] == executor else ():
+                of = (*key_of(cell), run["stage"], name_of(run))
+                if run["steps"] == 1 and run["seconds"] < least.get(of, run | {"seconds": 1e9})["seconds"]:
+                    least[of] = run
+        if len(least) < 50:
             continue
-        columns = np.array([[1.0, *r["reads"], r["written"], r["steps"] - 1] for r in runs])
-        seconds = np.array([r["seconds"] for r in runs])
-        names = ["floor", "aggregated", "opened", "byte", "file", "written", "step"]
+        columns, seconds = [], np.array([run["seconds"] for run in least.values()])
+        for (*_, strategy), run in least.items():
+            rows, opened, size, files = run["reads"]
+            each = {"floor": 1.0, "opened": opened, "byte": size, "file": files, "written": run["written"]}
+            each |= {f"aggregated {'recompute' if strategy == 'scan' else strategy}": rows, f"begin {strategy}": 1.0}
+            each |= {f"sifted {strategy}": opened} if strategy == "recompute-keys" else {}
+            columns.append(
+                {name: value for name, value in each.items() if name not in {"begin recompute", "begin scan"}}
+            )
+        names = sorted({name for column in columns for name in column})
+        matrix = np.array([[column.get(name, 0.0) for name in names] for column in columns]) / seconds[:, None]
+        scale = np.abs(matrix).max(axis=0)
         left = list(range(len(names)))
-        while True:  # least squares of the share of error, without what would be negative
-            weights = 1 / seconds
-            found, *_ = np.linalg.lstsq(columns[:, left] * weights[:, None], seconds * weights, rcond=None)
+        while True:  # without what would be negative, the worst first
+            found, *_ = np.linalg.lstsq(matrix[:, left] / scale[left], np.ones(len(seconds)), rcond=None)
             if (found >= 0).all():
                 break
             left.pop(int(np.argmin(found)))
-        rates = dict(zip([names[i] for i in left], found, strict=True))
+        rates = {names[i]: value / scale[i] for i, value in zip(left, found, strict=True)}
         print(f"{executor}: " + ", ".join(f"{name}={rates.get(name, 0.0):.2g}" for name in names))
 
 
@@ -339,10 +376,14 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=10_000, help="cells to do at most")
     parser.add_argument("--show", action="store_true", help="only print what is on record")
     parser.add_argument("--fit", action="store_true", help="print the rates that fit the record")
+    parser.add_argument("--choose", action="store_true", help="let the price choose again in the cells on record")
     parser.add_argument("--page", action="store_true", help="write the page of the record")
     options = parser.parse_args()
     until, left = time.monotonic() + 60 * options.minutes, options.most
-    if not (options.show or options.fit or options.page):
+    if options.choose:
+        with tempfile.TemporaryDirectory() as folder:
+            choose(Path(folder))
+    if not (options.show or options.fit or options.page or options.choose):
         done = {key_of(c) for c in recorded()}
         executors = [options.executor] if options.executor else ["local", "spark"]
         with tempfile.TemporaryDirectory() as folder:

@@ -39,6 +39,7 @@ class Rates:
         step: For each step of a plan beyond the first.
         begin: For a strategy, however little it reads: a change feed, or the groups that are computed.
         weight: How much dearer a row that a strategy aggregates is; a row of partials has more columns than a raw row.
+        sifted: How much dearer a row that a strategy opens is; one of a wanted key is found by a join.
     """
 
     floor: float
@@ -50,13 +51,14 @@ class Rates:
     step: float
     begin: Mapping[str, float] = field(default_factory=dict)
     weight: Mapping[str, float] = field(default_factory=dict)
+    sifted: Mapping[str, float] = field(default_factory=dict)
 
     def reading(self, strategy: str, estimate: Estimate) -> float:
         """Return what reading and aggregating takes."""
         return (
             self.begin.get(strategy, 0.0)
             + estimate.likely_rows * self.aggregated * self.weight.get(strategy, 1.0)
-            + estimate.rows * self.opened
+            + estimate.rows * self.opened * self.sifted.get(strategy, 1.0)
             + estimate.bytes * self.byte
             + estimate.files * self.file
         )
@@ -64,15 +66,16 @@ class Rates:
 
 RATES: Final[Mapping[str, Rates]] = {
     ExecutorKind.LOCAL: Rates(
-        floor=0.06,
-        aggregated=2.4e-7,
-        opened=1e-8,
-        byte=2e-9,
-        file=2e-3,
-        written=1.8e-6,
+        floor=0.05,
+        aggregated=8e-8,
+        opened=5e-9,
+        byte=2.1e-9,
+        file=5e-4,
+        written=1.1e-6,
         step=0.01,
-        begin={BY_KEY: 0.02, "merge": 0.004, "retract": 0.025, "roll-up": 0.003},
-        weight={"retract": 2.0, "roll-up": 2.0},
+        begin={BY_KEY: 0.014, "retract": 0.021, "roll-up": 0.01},
+        weight={BY_KEY: 8.0, "merge": 4.0, "retract": 4.0},
+        sifted={BY_KEY: 8.0},
     ),
     ExecutorKind.SPARK: Rates(
         floor=0.26,
@@ -168,8 +171,9 @@ def unlearned(executor: str, strategy: str, estimate: Estimate, written: float, 
         steps: Its steps.
     """
     rates = RATES[executor]
-    begin = sum(rates.begin.get(each, 0.0) for each in strategy.split("+"))
-    return rates.floor + begin + rates.reading("", estimate) + written * rates.written + max(steps - 1, 0) * rates.step
+    several = strategy.split("+") if "+" in strategy else []  # what each of them reads is not told apart
+    reading = rates.reading("" if several else strategy, estimate) + sum(rates.begin.get(each, 0.0) for each in several)
+    return rates.floor + reading + written * rates.written + max(steps - 1, 0) * rates.step
 
 
 def _bounded(value: float, low: float, high: float) -> float:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from materializer.core.compiled.rolled_up import finer
-from materializer.core.refresh.plan import Merge, Recompute, Rejected, Retract, RollUp, Step, strategy_of
+from materializer.core.refresh.plan import Merge, Recompute, Rejected, Retract, RollUp, Settle, Step, strategy_of
 from materializer.core.refresh.strategies import Facts
 from materializer.core.time.grid import Grid
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
@@ -64,22 +64,32 @@ def chosen(steps: Sequence[Step], observation: Observation, version: int, facts:
         version: The version of the source at which the plan reads.
         facts: The facts of the plan, with its prices.
     """
-    whole = [s for s in steps if isinstance(s, Recompute) and not s.is_discard and s.keys is None]
-    changes = [s for s in steps if isinstance(s, Merge | Retract) and s.spans.spans[0].start >= facts.frozen]
-    todo = [s for s in (*whole, *changes) if s.estimate.likely_rows > FEW]
+    todo = [s for s in steps if not isinstance(s, Settle | RollUp) and _is_worth_a_look(s, facts)]
     if not todo:
         return tuple(steps)
-    others = list(_finer(observation, version))
+    others = sorted(_finer(observation, version), key=_rows_of)
     raw, grid = observation.raw(version), observation.aggregate.definition.grid
     found: list[Step] = []
     for step in steps:
         if step not in todo:
             found.append(step)
-        elif isinstance(step, Recompute):
+        elif isinstance(step, Recompute) and step.keys is None:
             found += _parts(step, grid, raw, others, facts)
-        elif isinstance(step, Merge | Retract):
+        elif isinstance(step, Merge | Retract | Recompute):
             found.append(_instead_of(step, grid, others, facts))
     return tuple(found)
+
+
+def _is_worth_a_look(step: Merge | Retract | Recompute, facts: Facts) -> bool:
+    is_whole = isinstance(step, Recompute) and step.keys is None
+    if isinstance(step, Recompute) and step.is_discard:
+        return False
+    return step.estimate.likely_rows > FEW and (is_whole or step.spans.spans[0].start >= facts.frozen)
+
+
+def _rows_of(other: _Finer) -> tuple[int, str]:
+    """Return how many partials another aggregate has, fewest first, and its name."""
+    return sum(f.rows for f in other.extent.files) if other.extent else 0, other.name
 
 
 def _parts(step: Recompute, grid: Grid, source: Extent, others: Sequence[_Finer], facts: Facts) -> Iterator[Step]:
@@ -109,15 +119,17 @@ def _parts(step: Recompute, grid: Grid, source: Extent, others: Sequence[_Finer]
         yield replace(step, spans=rest, estimate=left, rejected=(*step.rejected, *reasons), seconds=seconds)
 
 
-def _instead_of(step: Merge | Retract, grid: Grid, others: Sequence[_Finer], facts: Facts) -> Step:
-    """Return a roll-up in place of a step that reads what changed, where one is clearly cheaper; else the step."""
+def _instead_of(
+    step: Merge | Retract | Recompute, grid: Grid, others: Sequence[_Finer], facts: Facts
+) -> Merge | Retract | Recompute | RollUp:
+    """Return a roll-up in place of a step that reads what changed, or changed keys, where one is clearly cheaper; else the step."""
     for other in others:
         if other.why_not or other.extent is None or step.spans & grid.cover_set(other.dirty):
             continue
         merged = estimate_of(other.extent, step.spans)
         seconds = facts.price(ROLL_UP, merged)
         if seconds < step.seconds - facts.tie:
-            reason = f"rows changed since version {step.after}"
+            reason = step.reason if isinstance(step, Recompute) else f"rows changed since version {step.after}"
             against = Rejected(strategy_of(step), "takes longer", step.seconds)
             found = (other.name, other.path, other.version, other.keys)
             return RollUp(step.spans, reason, *found, merged, (*step.rejected, against), seconds)

@@ -60,7 +60,7 @@ def predicted(plan: Plan, prices: Prices, written: float) -> Plan:
     strategy = _computing(plan.strategy)
 
     def base(executor: ExecutorKind) -> float:
-        return unlearned(executor, plan.strategy, plan.estimate, written, len(plan.steps))
+        return unlearned(executor, strategy, plan.estimate, written, len(plan.steps))
 
     rates = base(plan.executor)
     reason = plan.executor_reason

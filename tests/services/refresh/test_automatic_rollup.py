@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from materializer.config import Config
 from materializer.core.refresh.plan import strategy_of
+from tests.services.keyed import Readings
 from tests.services.no_spark import LocalLake, each, view
 
 MINUTE, HOUR, DAY = 60_000_000, 3_600_000_000, 86_400_000_000
@@ -185,3 +186,42 @@ def test_a_rollup_takes_the_place_of_a_merge_where_it_is_clearly_cheaper(tmp_pat
 
     assert (tie == 1) == ("roll-up" in run.report.strategy)
     assert 480 + 12 * 9_000 == lake.rows_of("days")[0]["n"]
+
+
+@pytest.mark.parametrize("tie", [1, 60_000])
+def test_a_rollup_takes_the_place_of_single_keys_where_it_is_clearly_cheaper(tmp_path: Path, tie: int) -> None:
+    """
+    Rows of the changed keys have to be found among all rows of the bucket, and the finer aggregate has few partials of it.
+    """
+    lake = Readings(tmp_path, {"device": pa.string()}, rows=10**7, size=1 << 30, config=Config(price_tie_ms=tie))
+    lake.write([(h * HOUR + j, f"d{i}", i + j) for h in range(8) for i in range(100) for j in range(500)])
+    lake.apply(
+        "CREATE MATERIALIZED VIEW daily AS SELECT time_bucket('1 day', ts) AS at, device, "
+        "sum(v) AS v, count(*) AS n, max(v) AS most FROM readings GROUP BY ALL"
+    )
+    for name in ("hourly", "daily"):
+        lake.opened.refresh(name)
+    lake.readings.update(predicate="device = 'd7' AND v = 9", updates={"v": "1000"})
+    lake.opened.refresh("hourly")
+
+    [run] = lake.opened.refresh("daily").runs
+
+    assert ("roll-up" if tie == 1 else "recompute-keys") == run.report.strategy
+    assert 1000 == max(most for _, _, _, _, most in lake.published("daily"))
+    found = lake.published("daily")
+    lake.opened.refresh("daily", force=True)
+    assert found == lake.published("daily")
+
+
+def test_of_several_finer_aggregates_the_one_with_the_fewest_partials_is_used(tmp_path: Path) -> None:
+    """
+    Whatever their names.
+    """
+    lake = lake_with(
+        tmp_path,
+        view("a_hours", each("1 hour"), measure=MEASURES),
+        view("b_half_days", each("12 hours"), measure=MEASURES),
+        view("c_minutes", each("5 minutes"), measure=MEASURES),
+    )
+
+    assert "b_half_days" == steps_of(lake)["roll-up"].parent
