@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,6 +25,8 @@ from materializer.lake.log import latest_version, read_commit
 from materializer.services.aggregate import Aggregate
 
 _OPENED: Final = 0x20
+_CLOSED: Final = 0x10
+"""Closed after reading. The kernel joins equal events that follow each other, so it has to tell what lies between two openings."""
 _MADE: Final = 0x100 | 0x80
 """Created, or moved there."""
 _OVERFLOW: Final = 0x4000
@@ -37,10 +40,12 @@ class Opened:
 
     Args:
         files: Each once.
+        openings: How often each was opened; an opening while the file was open already may be missing.
         is_known: Whether these are all: the kernel tells, and had not more to tell than it keeps.
     """
 
     files: set[Path] = field(default_factory=set)
+    openings: Counter[Path] = field(default_factory=Counter)
     is_known: bool = False
 
 
@@ -76,15 +81,18 @@ def opened(folders: Iterable[str | Path]) -> Iterator[Opened]:
     queue = _answer(kernel.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
     try:
         places = [place for root in folders for place in _places(Path(root))]
-        watched = {_answer(kernel.inotify_add_watch(queue, os.fsencode(p), _OPENED | _MADE)): p for p in places}
+        watched = {
+            _answer(kernel.inotify_add_watch(queue, os.fsencode(p), _OPENED | _CLOSED | _MADE)): p for p in places
+        }
         yield found
         events = list(_events(queue))
     finally:
         os.close(queue)
     found.is_known = not any(kinds & _OVERFLOW for _, kinds, _ in events)
     made = {(at, name) for at, kinds, name in events if kinds & _MADE}
-    seen = {(at, name) for at, kinds, name in events if kinds & _OPENED and is_data(name)}
-    found.files.update(watched[at] / name for at, name in seen - made)
+    seen = Counter((at, name) for at, kinds, name in events if kinds & _OPENED and is_data(name))
+    found.openings.update({watched[at] / name: times for (at, name), times in seen.items() if (at, name) not in made})
+    found.files.update(found.openings)
 
 
 def _answer(number: int) -> int:

@@ -28,7 +28,7 @@ def files_of(table: Path) -> set[Path]:
 
 def test_a_file_counts_once_whoever_opens_it(tmp_path: Path) -> None:
     """
-    Opened here, by the library, or by another process: each file once. What is not opened, what the block wrote, and the log
+    Opened here, by the library, or by another process: each file once, with the number of its openings. What is not opened, what the block wrote, and the log
     with its checkpoints do not count.
     """
     table = tmp_path / "table"
@@ -36,10 +36,11 @@ def test_a_file_counts_once_whoever_opens_it(tmp_path: Path) -> None:
         write_deltalake(str(table), pa.table({"n": [n]}), mode="append")
     one, two, three, other = sorted(files_of(table))
     with opened([table]) as found:
-        pq.read_table(one)
-        pq.read_table(one)
+        for _ in range(2):
+            Path(one).read_bytes()
         subprocess.run([sys.executable, "-c", f"open({str(two)!r}, 'rb').read(1)"], check=True)
     assert ({one, two}, True) == (found.files, found.is_known)
+    assert {one: 2, two: 1} == found.openings
 
     DeltaTable(str(table)).create_checkpoint()
     with opened([table]) as found:
