@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from materializer.core.aggregates.python import PythonAggregate, by_name
 from materializer.journal.journal import Journal
 from materializer.lake import places
+from materializer.lake.reads import Reads
 from materializer.lake.store_settings import configure
 from materializer.local.executor import LocalExecutor
 from materializer.services.commit.lake import Lake
@@ -59,10 +60,13 @@ def wired(
         return frozenset(filter(None, map(places.scheme, (folder, *config.sources.values(), *sources))))
 
     executor = Executor(config, session, by_name([*config.python_aggregates, *python_aggregates]), stores)
-    most_rows = min(config.local_rows, config.driver_lane_rows)
-    local = LocalExecutor(most_rows, min(config.local_bytes, config.driver_bytes))
+    most_rows, most_bytes = (
+        min(config.local_rows, config.driver_lane_rows),
+        min(config.local_bytes, config.driver_bytes),
+    )
+    local, reads = LocalExecutor(most_rows, most_bytes), Reads(most_rows, most_bytes)
     handlers = handlers_by_name(config.output_handlers, output_handlers)
-    return Lake(folder, journal, config, executor.engine, _library, on_checkpoint, handlers, local), executor
+    return Lake(folder, journal, config, executor.engine, _library, on_checkpoint, handlers, local, reads), executor
 
 
 def _library() -> ExpectationLibrary:

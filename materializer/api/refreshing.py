@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -23,6 +24,17 @@ Strategy: TypeAlias = Literal["merge", "retract", "recompute", "recompute-keys",
 @watched
 class Refreshing(OpenedLake):
     """Plans and carries out refreshes."""
+
+    def together(self, names: Collection[str] | None = None) -> AbstractContextManager[None]:
+        """Read what some aggregates read of the same table once during a block that refreshes or plans them.
+
+        What was read is in memory during the block, up to ``local_rows`` rows and ``local_bytes`` bytes. A table is forgotten when
+        each of its aggregates was refreshed or planned once. What does not fit is read again. Rows and reports are the same as without the block.
+
+        Args:
+            names: The aggregates; None for all.
+        """
+        return self._lake.together(self.names() if names is None else names)
 
     def plan(
         self, name: str, start: Instant = None, end: Instant = None, *, force: bool = False, strict: bool = False

@@ -132,5 +132,6 @@ class Scheduling(OpenedLake):
         """
         from materializer.services.each import each
 
-        with self.journal.listed_once():
-            return each("policies", self.due(name, now), lambda which: self.run_policy(*which, now))
+        wanted = self.due(name, now)
+        with self.journal.listed_once(), self._lake.together([name for name, _ in wanted]):
+            return each("policies", wanted, lambda which: self.run_policy(*which, now))

@@ -132,6 +132,13 @@ def files(path: str, version: int, column: str, time_type: TimeType, within: Wit
         SourceDamagedError: If the version can no longer be read.
         TableNotFoundError, NotADeltaTableError, StorageError: As for :func:`~materializer.lake.table.open_table`.
     """
+    if within is not None:
+        return _files(path, version, column, time_type, within)
+    key = ("files", version, column, time_type)
+    return DeltaFolder.at(path).fact(key, lambda: _files(path, version, column, time_type, None))
+
+
+def _files(path: str, version: int, column: str, time_type: TimeType, within: Within | None) -> Extent:
     with DeltaFolder.at(path).reading(version) as table:
         all_files = list(file_bounds(table, time_column(table, column, time_type), within))
     known: list[FileStat] = []

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,6 +25,7 @@ from materializer.lake.failures import translated
 from materializer.lake.keys import Within
 from materializer.lake.log import commits
 from materializer.lake.predicates import inside
+from materializer.lake.reads import ReadTable, table_at
 from materializer.lake.rows import row_count, size_of
 from materializer.lake.statistics import TimeColumn
 from materializer.lake.table import DeltaFolder, features_of, is_typed_by_others, open_table
@@ -32,6 +34,7 @@ from materializer.lake.types import columns_of
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
+_Rows = TypeVar("_Rows", pa.RecordBatch, pa.Table)
 _JULIAN: Final = frozenset({b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"})
 
 
@@ -49,20 +52,22 @@ def read_small_changes(
         max_bytes: Maximum size of these files.
     """
     try:
-        run = commits(path, after, upto)
+        folder = DeltaFolder.at(path)
+        run = folder.fact(("commits", after, upto), lambda: commits(path, after, upto))
         added = [f for c in run for f in c.adds if f.data_change]
         removed = [f for c in run for f in c.removes if f.data_change]
         files = (*added, *removed)
         if any(f.has_deletion_vector for f in files) or any(f.rows is None for f in added):
             return None
-        if sum(f.rows or 0 for f in files) > max_rows or sum(f.bytes for f in files) > max_bytes:
+        most = sum(f.rows or 0 for f in files)
+        if most > max_rows or sum(f.bytes for f in files) > max_bytes:
             return None
-        with DeltaFolder.at(path).reading(upto) as table:
+        with folder.reading(upto) as table:
             if features_of(table).obstacle:
                 return None
             if why_misread(path, after, run, columns_of(table.schema().to_json()), columns):
                 return None
-            rows = changed_rows(table, after + 1, upto, [*columns, "_change_type"])
+            rows = changed_rows(table, path, run, [*columns, "_change_type"], most)
     except (DeltaError, MaterializerError, OSError, pa.ArrowInvalid):
         return None
     return None if rows.num_rows > max_rows else rows
@@ -98,14 +103,33 @@ def read_small_rows(
     try:
         with DeltaFolder.at(path).reading(version) as table:
             time_of = time_column(table, time, time_type)
-            dataset = _files_of(table, path, columns, spans, time_of, max_rows, max_bytes, within)
-        if dataset is None or any(_has_old_times(f.metadata) for f in dataset.get_fragments()):
+            found = _files_of(table, path, columns, spans, time_of, max_rows, max_bytes, within)
+        if found is None:
+            return None
+        shared = table_at(path)
+        if shared is not None and shared.is_shared:
+            rows = _remembered(shared, found, columns, spans if is_exact else None, time, time_type)
+            return None if rows is None else plain(rows)
+        if any(_has_old_times(f.metadata) for f in found.rows.get_fragments()):
             return None
         if is_exact:
-            return plain(_inside(dataset, columns, spans, time, time_type))
-        return plain(dataset.to_table(columns=list(columns)))
+            return plain(_inside(found.rows, columns, spans, time, time_type))
+        return plain(found.rows.to_table(columns=list(columns)))
     except (DeltaError, MaterializerError, OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """Files of a table.
+
+    Args:
+        rows: The files as a dataset, each a fragment.
+        keys: What names each file, in the order of the fragments.
+    """
+
+    rows: ds.FileSystemDataset
+    keys: Sequence[tuple[str, str, int]]
 
 
 def _inside(
@@ -114,12 +138,57 @@ def _inside(
     """Return the rows in *spans*, of which most files of a refresh have few; one batch is in memory beside them."""
     wanted = list(dict.fromkeys([*columns, time]))
     scanner = dataset.scanner(columns=wanted, batch_readahead=1, fragment_readahead=1)
-    batches = []
-    for batch in scanner.to_batches():
-        times = batch.column(time)
-        is_inside = inside(instants_of(times, time_type).fill_null(0), spans)
-        batches.append(batch.filter(pc.and_(pa.array(is_inside), times.is_valid())))
+    batches = [_cut(batch, spans, time, time_type) for batch in scanner.to_batches()]
     return pa.Table.from_batches(batches, scanner.projected_schema).select(list(columns))
+
+
+def _cut(rows: _Rows, spans: SpanSet, time: str, time_type: TimeType) -> _Rows:
+    times = rows.column(time)
+    is_inside = inside(instants_of(times, time_type).fill_null(0), spans)
+    return rows.filter(pc.and_(pa.array(is_inside), times.is_valid()))
+
+
+def _remembered(
+    shared: ReadTable, files: _Files, columns: Sequence[str], spans: SpanSet | None, time: str, time_type: TimeType
+) -> pa.Table | None:
+    """Return the rows of some files, of which a block reads each once; None if Spark has to read them.
+
+    Args:
+        shared: What the block has read of the table.
+        files: The files.
+        columns: Columns to return.
+        spans: Where rows are wanted; None for all.
+        time: The time column.
+        time_type: Its type.
+    """
+    schema = files.rows.schema
+    wanted = list(dict.fromkeys([*columns, time]))
+    parts = []
+    for key, fragment in zip(files.keys, files.rows.get_fragments(), strict=True):
+        rows = shared.rows(key, wanted)
+        if rows is not None and all(rows.field(c).type == schema.field(c).type for c in wanted):
+            part = rows.select(wanted)
+            parts.append(part if spans is None else _cut(part, spans, time, time_type))
+            continue
+        if _has_old_times(fragment.metadata):
+            return None
+        wide = [c for c in shared.wide(key, wanted) if c in schema.names]
+        scanner = fragment.scanner(schema=schema, columns=wide, batch_readahead=1)
+        batches: list[pa.RecordBatch] = []
+        read, size = 0, 0
+        for batch in scanner.to_batches():
+            read, size = read + batch.num_rows, size + batch.nbytes
+            if shared.has_room(read, size):
+                batches.append(batch)
+            else:  # it is read again then, and only one batch is in memory
+                batches.clear()
+            part = pa.Table.from_batches([batch]).select(wanted)
+            parts.append(part if spans is None else _cut(part, spans, time, time_type))
+        if shared.has_room(read, size):
+            shared.remember(key, pa.Table.from_batches(batches, scanner.projected_schema))
+    if not parts:
+        return pa.schema([schema.field(c) for c in columns]).empty_table()
+    return pa.concat_tables(parts).select(list(columns))
 
 
 def _files_of(
@@ -131,26 +200,26 @@ def _files_of(
     max_rows: int,
     max_bytes: int,
     within: Within | None,
-) -> ds.FileSystemDataset | None:
-    """Return the files that may contain rows of *spans* as a dataset; None if Spark has to read them."""
+) -> _Files | None:
+    """Return the files that may contain rows of *spans*; None if Spark has to read them."""
     if features_of(table).obstacle:
         return None
-    wanted, rows, size, hull = set(), 0, 0, spans.hull
+    wanted: dict[str, int] = {}
+    rows, hull = 0, spans.hull
     for name, bytes_, bounds in file_bounds(table, time, within):
         if bounds.rows is None:
             return None
         is_near = bounds.span is not None and hull is not None and bounds.span & hull is not None
         if not bounds.is_known or (is_near and bounds.span is not None and spans & SpanSet.of(bounds.span)):
-            wanted.add(name)
+            wanted[name] = bytes_
             rows += bounds.rows
-            size += bytes_
-    if rows > max_rows or size > max_bytes or is_typed_by_others(table, columns):
+    if rows > max_rows or sum(wanted.values()) > max_bytes or is_typed_by_others(table, columns):
         return None
     return _dataset(table, path, wanted)
 
 
-def _dataset(table: DeltaTable, path: str, wanted: set[str]) -> ds.FileSystemDataset | None:
-    """Return some files of a table as a dataset; None if one of them cannot be found."""
+def _dataset(table: DeltaTable, path: str, wanted: Mapping[str, int]) -> _Files | None:
+    """Return some files of a table, given with their sizes; None if one of them cannot be found."""
     import pyarrow.dataset as ds  # noqa: PLC0415 - it imports pandas, which costs time that most commands do not have
 
     # Spark stores timestamps as INT96; as nanoseconds, which is the default, they could not hold every time
@@ -158,13 +227,17 @@ def _dataset(table: DeltaTable, path: str, wanted: set[str]) -> ds.FileSystemDat
     if table.metadata().partition_columns or any(name.startswith("/") or ":" in name for name in wanted):
         whole = table.to_pyarrow_dataset(parquet_read_options=options)
         fragments = [f for f in whole.get_fragments() if f.path in wanted]
+        names = [f.path for f in fragments]
         dataset = ds.FileSystemDataset(fragments, whole.schema, whole.format, whole.filesystem)
-        return dataset if len(fragments) == len(wanted) else None
-    # the library would make a fragment with bounds for every file of the table: 0.2 s for a thousand files
-    form = ds.ParquetFileFormat(options, pre_buffer=True)
-    system = fs.LocalFileSystem() if places.is_local(path) else None
-    fragments = [form.make_fragment(file, system) for file in places.all_opened(path, sorted(wanted))]
-    return ds.FileSystemDataset(fragments, pa.schema(table.schema().to_arrow()), form, system)
+    else:
+        # the library would make a fragment with bounds for every file of the table: 0.2 s for a thousand files
+        form = ds.ParquetFileFormat(options, pre_buffer=True)
+        system = fs.LocalFileSystem() if places.is_local(path) else None
+        names = sorted(wanted)
+        fragments = [form.make_fragment(file, system) for file in places.all_opened(path, names)]
+        dataset = ds.FileSystemDataset(fragments, pa.schema(table.schema().to_arrow()), form, system)
+    table_id = str(table.metadata().id)
+    return _Files(dataset, [(table_id, name, wanted[name]) for name in names]) if len(names) == len(wanted) else None
 
 
 def _has_old_times(footer: pq.FileMetaData) -> bool:

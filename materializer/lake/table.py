@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeVar
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
@@ -24,8 +24,10 @@ from materializer.errors import (
 from materializer.lake import places
 from materializer.lake.failures import missing, translated
 from materializer.lake.log import commit_file, forget, latest_version, read_commit, tail
+from materializer.lake.reads import fact, table_at
 from materializer.lake.types import columns_of
 
+_Fact = TypeVar("_Fact")
 CATALOG_FEATURES: Final = frozenset({"catalogManaged", "catalogOwned", "catalogOwned-preview"})
 HARMLESS: Final = frozenset(
     {
@@ -130,6 +132,20 @@ class DeltaFolder:
         """
         table = self.opened()
         return TableHead(table.version(), str(table.metadata().id))
+
+    def fact(self, key: Hashable, make: Callable[[], _Fact]) -> _Fact:
+        """Return a fact of the present state of the table, which the readers of a block (:mod:`.reads`) make once.
+
+        Args:
+            key: What the fact is.
+            make: Makes it.
+        """
+        if table_at(self.path) is None:
+            return make()
+        with self._lock:
+            table = self.opened()
+            state = str(table.metadata().id), table.version(), self._identity
+        return fact(self.path, (state, key), make)
 
     def schema_json(self) -> str:
         """Return the newest schema as Spark's JSON."""

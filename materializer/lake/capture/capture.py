@@ -92,7 +92,10 @@ def capture_without_spark(
     context = _context_of(table, after, time_column, time_type, keys, floor, next_edge, frozen_below)
     context = replace(context, max_rows=max_rows, max_bytes=max_bytes, reads=tuple(reads), evaluate=evaluate)
     try:
-        commits = [read_commit(table.path, version, context.column) for version in range(after + 1, upto + 1)]
+        commits = table.fact(
+            ("commits", after, upto, context.column),
+            lambda: [read_commit(table.path, version, context.column) for version in range(after + 1, upto + 1)],
+        )
     except LogGapError as exc:
         return _lost(context, after + 1, upto, exc.message)
     for commit in commits:

@@ -67,6 +67,10 @@ class CaptureContext:
         if name not in self.files and not self.before:
             self.before.append(True)
             with contextlib.suppress(MaterializerError):  # the file then stays unknown, which the caller handles
-                for key, _, bounds in file_bounds(open_table(self.table.path, self.after), self.column):
-                    self.files.setdefault(key, bounds)
+                for at, bounds in self.table.fact(("bounds", self.after, self.column), self._bounds_before):
+                    self.files.setdefault(at, bounds)
         return self.files.get(name) or (file if file.is_known else None)
+
+    def _bounds_before(self) -> list[tuple[str, FileRange]]:
+        table = open_table(self.table.path, self.after)
+        return [(name, bounds) for name, _, bounds in file_bounds(table, self.column)]

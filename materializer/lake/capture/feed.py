@@ -16,7 +16,7 @@ from materializer.core.time.instants import MILLISECOND
 from materializer.core.time.spans import NEG_INF
 from materializer.lake.capture import below_frozen
 from materializer.lake.capture.buckets import ChangedRows, pieces_of
-from materializer.lake.capture.changed_rows import CACHED_ROWS, changed_rows
+from materializer.lake.capture.changed_rows import changed_rows, is_remembered
 from materializer.lake.capture.context import CaptureContext
 from materializer.lake.capture.int96 import why_misread
 from materializer.lake.capture.lateness import lateness_of
@@ -24,6 +24,7 @@ from materializer.lake.capture.result import CapturedPiece, CaptureResult, Rung,
 from materializer.lake.extent import instants_of
 from materializer.lake.failures import first_line
 from materializer.lake.log import Commit, DataFile
+from materializer.lake.reads import fact
 from materializer.lake.types import columns_of
 
 MAX_CHANGE_FILES: Final = 500
@@ -62,7 +63,7 @@ def read_feed(context: CaptureContext, run: list[Commit]) -> CaptureResult | Seg
             context.table.path, first - 1, run, columns_of(context.table.schema_json()), columns
         ):
             return Segment(first, last, obstacle)
-        rows = _rows(context, first, last, total)
+        rows = _rows(context, run, total)
     except (DeltaError, OSError, pa.ArrowInvalid) as exc:
         raise FeedUnreadableError(f"the change feed could not be read: {first_line(exc)}") from exc
     change, frozen, counts, lateness = _counted(context, rows, run)
@@ -118,16 +119,18 @@ def _count(context: CaptureContext, file: DataFile, rows: int | None) -> int:
 
 
 def _footer(context: CaptureContext, name: str) -> int:
-    return int(pq.read_metadata(f"{context.table.path}/{unquote(name)}").num_rows)
+    path = context.table.path
+    return fact(path, ("rows", name), lambda: int(pq.read_metadata(f"{path}/{unquote(name)}").num_rows))
 
 
-def _rows(context: CaptureContext, first: int, last: int, total: int) -> pa.Table:
+def _rows(context: CaptureContext, run: list[Commit], total: int) -> pa.Table:
     columns = list(dict.fromkeys([context.column.name, *(context.keys or ()), "_change_type", "_commit_version"]))
-    with context.table.reading(last) as opened:
-        if total <= CACHED_ROWS:
+    with context.table.reading(run[-1].version) as opened:
+        if is_remembered(context.table.path, total):
             with suppress(DeltaError, pa.ArrowInvalid):  # caused by a column that only the merge reads
-                return changed_rows(opened, first, last, list(dict.fromkeys([*columns, *context.reads])))
-        return changed_rows(opened, first, last, columns)
+                wide = list(dict.fromkeys([*columns, *context.reads]))
+                return changed_rows(opened, context.table.path, run, wide, total)
+        return changed_rows(opened, context.table.path, run, columns, total)
 
 
 def _counted(

@@ -21,8 +21,9 @@ from materializer.core.spec.spec import TimeType
 from materializer.errors import MaterializerError
 from materializer.lake import places
 from materializer.lake.log import Commit, DataFile
+from materializer.lake.reads import fact
 from materializer.lake.statistics import instant
-from materializer.lake.table import open_table
+from materializer.lake.table import DeltaFolder, open_table
 
 _ZONED: Final = re.compile(r"timestamp(?!_ntz)")
 _FARTHEST: Final = (1 << 63) // 1_000 - 1_000
@@ -56,7 +57,7 @@ def why_misread(
             _was_near(f, names, is_near, path, after) for f in removed
         ):
             read = [f.path for f in commit.change_files] or [f.path for f in (*added, *removed)]
-            if any(_int96_columns(f"{path}/{unquote(name)}") & names for name in read):
+            if any(_int96_columns(path, unquote(name)) & names for name in read):
                 return "the table may hold times before 1678 or after 2262, which the library misreads"
     return None
 
@@ -75,7 +76,9 @@ def _was_near(file: DataFile, names: Collection[str], is_near: dict[str, bool], 
         return _is_near(file, names)
     if name not in is_near:
         with suppress(MaterializerError):  # the log no longer has that version: the files of the feed decide
-            is_near.update({**_snapshot(path, after, names), **is_near})
+            key = ("near", after, *sorted(names))
+            before = DeltaFolder.at(path).fact(key, lambda: _snapshot(path, after, names))
+            is_near.update({**before, **is_near})
     return is_near.setdefault(name, False)
 
 
@@ -106,8 +109,12 @@ def _holds_near(rows: int | None, nulls: int | None, lowest: Any, highest: Any) 
     return all(end is not None and -_FARTHEST <= end <= _FARTHEST for end in ends)
 
 
-def _int96_columns(file: str) -> set[str]:
-    """Return the columns of a Parquet file that hold INT96."""
-    schema = pq.read_metadata(places.opened(file)).schema
-    columns = (schema.column(i) for i in range(len(schema)))
-    return {c.path.split(".")[0] for c in columns if c.physical_type == "INT96"}
+def _int96_columns(path: str, name: str) -> set[str]:
+    """Return the columns of a Parquet file of a table that hold INT96."""
+
+    def read() -> set[str]:
+        schema = pq.read_metadata(places.opened(f"{path}/{name}")).schema
+        columns = (schema.column(i) for i in range(len(schema)))
+        return {c.path.split(".")[0] for c in columns if c.physical_type == "INT96"}
+
+    return fact(path, ("int96", name), read)

@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from materializer.errors import MaterializerError
+from materializer.lake.reads import Reader, Reads
 from materializer.services.aggregate import Aggregate
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ class Lake:
         on_checkpoint: Called with the name of each step before the step; tests stop, kill and interleave processes there.
         handlers: Output handlers by name.
         local: Computes what is small in this process; None if Spark computes everything.
+        reads: Lets the aggregates of one command read the same file once.
     """
 
     root: str
@@ -56,6 +59,7 @@ class Lake:
     on_checkpoint: Callable[[str], None] = lambda _: None
     handlers: Mapping[str, OutputHandler] = field(default_factory=dict)
     local: LocalExecutor | None = None
+    reads: Reads = field(default_factory=Reads)
 
     def aggregate(self, state: AggregateState) -> Aggregate:
         """Return the aggregate of *state*, compiled."""
@@ -87,6 +91,34 @@ class Lake:
             self.on_checkpoint,
             self.local,
         )
+
+    @contextmanager
+    def together(self, names: Collection[str]) -> Iterator[None]:
+        """Read what some aggregates read of the same table once during the block.
+
+        An aggregate that cannot be looked up is left out: what refreshes it says why.
+        """
+        states: list[AggregateState] = []
+        if len(names) > 1:
+            with suppress(MaterializerError):
+                view = self.journal.view()
+                for name in names:
+                    with suppress(MaterializerError):
+                        states.append(view.named(name))
+        with self.reading(*states):
+            yield
+
+    @contextmanager
+    def reading(self, *states: AggregateState) -> Iterator[None]:
+        """Do the same for aggregates whose state is known."""
+        readers = []
+        for state in states:
+            with suppress(MaterializerError):
+                spec = self.aggregate(state).definition.spec
+                columns = [name for name, _ in spec.read_types]
+                readers.append(Reader(state.id, state.source.path, [*columns, spec.time_column]))
+        with self.reads.together(readers):
+            yield
 
     @contextmanager
     def lease(self, name: str) -> Iterator[WriteLease]:

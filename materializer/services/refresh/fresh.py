@@ -138,10 +138,11 @@ class FreshReader:
             TablesAheadError: If a table was restored from an old copy.
         """
         began = time.perf_counter()
-        try:
-            read = self._read(name, window, may_merge=True)
-        except ChangeFeedGapError:
-            read = self._read(name, window, may_merge=False)
+        with self.lake.reading(self.lake.journal.view().named(name)):
+            try:
+                read = self._read(name, window, may_merge=True)
+            except ChangeFeedGapError:
+                read = self._read(name, window, may_merge=False)
         return replace(read, seconds=round(time.perf_counter() - began, 3))
 
     def create_view(self, name: str, view: str | None = None) -> FreshView:

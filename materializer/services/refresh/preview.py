@@ -13,6 +13,8 @@ from materializer.core.time.instants import render
 from materializer.core.time.slice_column import SliceColumn
 from materializer.core.time.spans import EVERYTHING, NEG_INF, Span, SpanSet
 from materializer.journal.events import Captured, Invalidated
+from materializer.journal.state import AggregateState
+from materializer.journal.view import View
 from materializer.services.commit.lake import Lake
 from materializer.services.definitions import rolled_up
 from materializer.services.observe.dirty import dirty_below_newest, stuck_spans
@@ -130,9 +132,13 @@ class Previewer:
             options: What is asked.
             coming: What of its parent is refreshed before it.
         """
-        lake = self.lake
-        view = lake.journal.view()
+        view = self.lake.journal.view()
         state = view.named(name)
+        with self.lake.reading(state):
+            return self._preview(view, state, options, coming)
+
+    def _preview(self, view: View, state: AggregateState, options: RefreshOptions, coming: Coming | None) -> Preview:
+        lake = self.lake
         event = None if state.plan else rolled_up.moved(state, lake.root, view.states)
         state = state if event is None else applied(state, event)
         aggregate = lake.aggregate(state)

@@ -75,6 +75,19 @@ class Refresher:
         began = time.perf_counter()
         with one_look():
             state = self._followed(self.lake.journal.view().named(name))
+        with self.lake.reading(state):
+            return self._refreshed(name, state, options, on_plan, on_run, began)
+
+    def _refreshed(
+        self,
+        name: str,
+        state: AggregateState,
+        options: RefreshOptions,
+        on_plan: Callable[[Plan, RunNote], None],
+        on_run: Callable[[RunDone], None],
+        began: float,
+    ) -> RefreshReport:
+        with one_look():
             was = state.frozen
             handler = None if state.builds else handlers.handler_of(state, self.lake.handlers)
             idle = self._nothing_to_do(state, Request(options))

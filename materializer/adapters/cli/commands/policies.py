@@ -92,6 +92,7 @@ def run(
             done = call.lake.run_policy(aggregate, policy, now, on_plan=w.on_plan, on_run=w.on_run)
         return RefreshResult(done.report, kind, done.policy, done.now)
 
-    call.each("refreshes", wanted, one)
+    with call.lake.together([aggregate for aggregate, _ in wanted]):
+        call.each("refreshes", wanted, one)
     for error in call.lake.unusable() if due and name is None else []:
         call.fail(error)

@@ -94,7 +94,9 @@ def refresh(
         return RefreshResult(report, kind)
 
     names = call.names(name, is_all=every)
-    call.each("refreshes", call.lake.chain(names[0]) if chain and not every else names, one)
+    names = call.lake.chain(names[0]) if chain and not every else names
+    with call.lake.together(names):
+        call.each("refreshes", names, one)
 
 
 def backfill(
@@ -133,7 +135,9 @@ def backfill(
             )
         return RefreshResult(report, kind)
 
-    call.each("refreshes", call.names(name, is_all=every), one)
+    names = call.names(name, is_all=every)
+    with call.lake.together(names):
+        call.each("refreshes", names, one)
 
 
 def invalidate(
