@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -9,14 +10,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.instants import HOUR
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.lake.local_read import lies_in, read_small_rows
+from materializer.lake.reads import Reader, Reads
 from materializer.lake.rows import size_of
+from materializer.lake.types import columns_of
 from tests.model.strategies import span_sets
 
 FIRST = datetime(2024, 1, 1, tzinfo=UTC)
@@ -165,3 +168,61 @@ def test_days_of_the_julian_calendar_are_left_to_spark(tmp_path: Path, told: dic
     pq.write_table(rows(range(3)).replace_schema_metadata(told), part)
 
     assert is_old == (read(tmp_path) is None)
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 1 << 32))
+def test_in_a_block_rows_are_what_they_are_outside(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
+    """
+    The same rows in the same order, for whichever columns, spans and versions of a table are read one after the other; files may be
+    in folders, gain columns, be rewritten, and fit into the block or not.
+    """
+    rng = random.Random(seed)
+    path = str(tmp_path_factory.mktemp("rows") / "table")
+    by = rng.choice([None, ["p"]])
+    schema = pa.schema([("ts", pa.int64()), ("v", pa.float64()), ("s", pa.string()), ("p", pa.string())])
+    for commit in range(rng.randint(1, 4)):
+        count = rng.randint(1, 20)
+        times = [rng.choice([None, rng.randrange(100)]) for _ in range(count)]
+        texts = [rng.choice([None, "", "ä b"]) for _ in range(count)]
+        columns = [times, [float(i) for i in range(count)], texts, [rng.choice(["x y", "z"]) for _ in range(count)]]
+        more = {"new": [commit] * count} if commit >= 2 else {}
+        rows = pa.table({**dict(zip(schema.names, columns, strict=True)), **more})
+        rows = rows.cast(pa.schema([*schema, *([pa.field("new", pa.int64())] if more else [])]))
+        write_deltalake(path, rows, mode="append", partition_by=by, schema_mode="merge")
+    if rng.random() < 0.3:
+        DeltaTable(path).update(predicate="v = 1.0", updates={"v": "-1.0"})
+    asked = []
+    for _ in range(6):
+        version = rng.randint(0, DeltaTable(path).version())
+        names = [n for n, _ in columns_of(DeltaTable(path, version=version).schema().to_json())]
+        start = rng.randrange(100)
+        spans = rng.choice([EVERYTHING, SpanSet.of(Span(start, start + rng.randint(1, 50)))])
+        asked.append((version, rng.sample(names, rng.randint(1, len(names))), spans, rng.random() < 0.7))
+
+    def found() -> list[pa.Table | None]:
+        options = {"time": "ts", "time_type": TimeType.BIGINT, "max_rows": 1000, "max_bytes": 1 << 28}
+        return [read_small_rows(path, v, c, s, is_exact=e, **options) for v, c, s, e in asked]
+
+    expected = found()
+    room = rng.choice([Reads(), Reads(15, 1 << 20), Reads(1000, 300), Reads(0, 0)])
+    with room.together([Reader(name, path, rng.sample(["ts", "v", "s", "gone"], 2)) for name in "ab"]):
+        assert expected == found()
+    assert None not in expected
+
+
+def test_old_times_are_left_to_spark_in_a_block_too(tmp_path: Path) -> None:
+    """
+    Also where another file of the same reading was remembered before.
+    """
+    write_deltalake(str(tmp_path), rows(range(3)))
+    [part] = tmp_path.glob("*.parquet")
+    write_deltalake(str(tmp_path), rows(range(3, 6)), mode="append")
+    old = {"org.apache.spark.version": "3.5.1", "org.apache.spark.legacyDateTime": ""}
+    pq.write_table(rows(range(3)).replace_schema_metadata(old), part)
+    new = SpanSet.of(Span(START + 3 * HOUR, START + 6 * HOUR))
+
+    with Reads().together([Reader(name, str(tmp_path), ["v"]) for name in "ab"]):
+        assert read(tmp_path, new) is not None
+        assert read(tmp_path) is None
+        assert read(tmp_path) is None

@@ -1,0 +1,125 @@
+"""Changed rows that several aggregates of a command read: those of each version once, and the right ones."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from materializer.lake.capture.changed_rows import MOST_ROWS, changed_rows
+from materializer.lake.log import commits
+from materializer.lake.reads import Reader, Reads
+from tests import tables
+
+SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.string()), ("v", pa.int64())])
+KINDS = ["_change_type", "_commit_version"]
+
+
+def commit(path: str, rng: random.Random) -> None:
+    """Change the table in some way."""
+    table = DeltaTable(path)
+    match rng.randrange(6):
+        case 0:
+            table.update(predicate=f"ts % 5 = {rng.randrange(5)}", updates={"v": "v + 100"})
+        case 1:
+            table.delete(f"ts % 7 = {rng.randrange(7)}")
+        case 2:
+            table.optimize.compact()
+        case 3 if "new" not in table.schema().to_json():
+            rows = pa.table({"ts": [1], "k": ["n"], "v": [1], "new": [1]})
+            write_deltalake(path, rows, mode="append", schema_mode="merge")
+        case _:
+            times = [rng.randrange(50) for _ in range(rng.randint(1, 5))]
+            rows = pa.table({"ts": times, "k": [rng.choice("ab") for _ in times], "v": times}, schema=SCHEMA)
+            write_deltalake(path, rows, mode="append", schema_mode="merge")
+
+
+def read(path: str, after: int, upto: int, columns: list[str]) -> Counter[tuple[Any, ...]]:
+    """Return the changed rows of (after, upto], each as often as it is there."""
+    table, run = DeltaTable(path, version=upto), commits(path, after, upto)
+    rows = changed_rows(table, path, run, [*columns, *KINDS], 1000)
+    assert [*columns, *KINDS] == rows.column_names
+    return Counter(tuple(row.values()) for row in rows.to_pylist())
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 1 << 32))
+def test_in_a_block_they_are_what_they_are_outside(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
+    """
+    Whatever range of versions and whichever columns are read one after the other, of a table whose columns may have changed on the
+    way, and however much fits into the block.
+    """
+    rng = random.Random(seed)
+    path = str(tmp_path_factory.mktemp("changes") / "table")
+    tables.create(path, SCHEMA)
+    last = rng.randint(2, 7)
+    while DeltaTable(path).version() < last:
+        commit(path, rng)
+    columns = ["ts", "k", "v"]
+    asked = []
+    for _ in range(6):
+        after = rng.randrange(last)
+        asked.append((after, rng.randint(after + 1, last), rng.sample(columns, rng.randint(1, 3))))
+    expected = [read(path, *one) for one in asked]
+
+    reads = rng.choice([Reads(), Reads(5, 1 << 20), Reads(10_000, 200), Reads(0, 0)])
+    with reads.together([Reader(str(i), path, ["ts", "gone", *rng.sample(columns, 1)]) for i in range(2)]):
+        assert expected == [read(path, *one) for one in asked]
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Return a list to which each reading of a feed adds its versions."""
+    found: list[tuple[int, int]] = []
+    load = DeltaTable.load_cdf
+
+    def called(*args: Any, **options: Any) -> Any:
+        found.append((options["starting_version"], options["ending_version"]))
+        return load(*args, **options)
+
+    monkeypatch.setattr(DeltaTable, "load_cdf", called)
+    return found
+
+
+def filled(tmp_path: Path, commits_: int, rows: int = 3) -> str:
+    """Make a table by some appends."""
+    path = str(tmp_path / "table")
+    tables.create(path, SCHEMA)
+    for i in range(commits_):
+        times = range(i * rows, (i + 1) * rows)
+        write_deltalake(path, pa.table({"ts": times, "k": ["a"] * rows, "v": times}, schema=SCHEMA), mode="append")
+    return path
+
+
+def test_only_versions_that_are_new_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Aggregates with other cursors, and one that is pinned to a later version, read what no other one has read; and with the
+    columns of all of them.
+    """
+    path, found = filled(tmp_path, 5), counted(monkeypatch)
+    with Reads().together([Reader("a", path, ["v"]), Reader("b", path, ["k"]), Reader("c", path, ["ts"])]):
+        for after, upto, column in [(2, 4, "v"), (2, 4, "k"), (3, 4, "ts"), (1, 4, "k"), (2, 5, "v"), (0, 5, "v")]:
+            assert 3 * (upto - after) == read(path, after, upto, [column]).total()
+
+    assert [(3, 4), (2, 2), (5, 5), (1, 1)] == found
+
+
+def test_one_reader_remembers_few_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A refresh of one aggregate reads the columns that it asks for, and remembers them where they are few; several remember more.
+    """
+    path, found = filled(tmp_path, 1, MOST_ROWS + 1), counted(monkeypatch)
+    tables.append(path, pa.table({"ts": [1], "k": ["a"], "v": [1]}, schema=SCHEMA))
+    for names in (["a"], ["a", "b"]):
+        with Reads().together([Reader(name, path, ["v"]) for name in names]):
+            for _ in range(2):
+                assert MOST_ROWS + 1 == read(path, 0, 1, ["ts"]).total()
+                assert 1 == read(path, 1, 2, ["ts"]).total()
+
+    assert [(1, 1), (2, 2), (1, 1), (1, 1), (2, 2)] == found
