@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from materializer.core.aggregates.python import PythonAggregate, by_name
 from materializer.journal.journal import Journal
 from materializer.lake import places
-from materializer.lake.reads import Reads
+from materializer.lake.reads import SharedReads
 from materializer.lake.store_settings import configure
 from materializer.local.executor import LocalExecutor
 from materializer.services.commit.lake import Lake
@@ -64,7 +64,7 @@ def wired(
         min(config.local_rows, config.driver_lane_rows),
         min(config.local_bytes, config.driver_bytes),
     )
-    local, reads = LocalExecutor(most_rows, most_bytes), Reads(most_rows, most_bytes)
+    local, reads = LocalExecutor(most_rows, most_bytes), SharedReads(most_rows, most_bytes)
     handlers = handlers_by_name(config.output_handlers, output_handlers)
     return Lake(folder, journal, config, executor.engine, _library, on_checkpoint, handlers, local, reads), executor
 

@@ -1,6 +1,6 @@
 """What the aggregates of one command read of their sources, read once.
 
-A block (:meth:`Reads.together`) remembers what was read in it: rows of data files, rows that commits changed, and facts of logs. It
+A block (:meth:`SharedReads.together`) remembers what was read in it: rows of data files, rows that commits changed, and facts of logs. It
 forgets a table when its last reader has ended, and everything at its end. A data file and a commit never change, so what was read of
 one is right for every version of the table that has it; each is named by the table's id and its own name. What does not fit into
 the block is read again.
@@ -65,6 +65,11 @@ class ReadTable:
         """The columns that its readers read."""
         return list(dict.fromkeys(column for reader in self._readers.values() for column in reader.columns))
 
+    @property
+    def size(self) -> int:
+        """The bytes of the rows that are remembered."""
+        return sum(rows.nbytes for rows in self._rows.values())
+
     def add(self, reader: Reader) -> None:
         """Add a reader."""
         self._readers.setdefault(reader.name, reader)
@@ -117,7 +122,7 @@ class ReadTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Reads:
+class SharedReads:
     """Makes blocks.
 
     Args:

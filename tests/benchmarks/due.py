@@ -4,7 +4,8 @@
 
 Each source has as many trades and the same number of aggregates, of one minute and more. Before each round one late row is inserted
 in each source, so that one bucket of every aggregate is dirty. Told are the seconds from the command to its exit (the median), its
-largest resident memory, and how many refreshes were computed in the process. With ``--airflow`` the same is then done by as many
+largest resident memory, how many refreshes were computed in the process, and how many data files of the sources the command opened, how
+often, and their bytes (each time with the whole size of the file). With ``--airflow`` the same is then done by as many
 tasks of an Airflow with an API server, a scheduler and a pool of its own; told are the seconds from the start of the first task to the
 end of the last one, and the median of a task.
 """
@@ -27,6 +28,7 @@ from deltalake import write_deltalake
 
 from tests.adapters.airflow.running import Airflow
 from tests.benchmarks import history
+from tests.benchmarks.files import Opened, opened
 from tests.benchmarks.process import bytecode
 from tests.benchmarks.trades import BARS, DAY, START, report, reporting, timed, trades, write_source
 
@@ -72,16 +74,18 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     call(folder, "setup", executor="auto")
     call(folder, "apply", "bars.sql", executor="auto")
     first, _ = timed(lambda: call(folder, "policy", "run", "--due", "--now", now.isoformat(), executor="local"))
-    seconds, peaks, told = [], [], {}
+    seconds, peaks, told, read = [], [], {}, Opened()
     for i in range(options.rounds):
         insert_late(options, folder, rng)
         at = (now + timedelta(hours=i + 1)).isoformat()
-        taken, (peak, told) = timed(lambda at=at: call(folder, "policy", "run", "--due", "--now", at))
+        with opened(sources.values()) as files:
+            taken, (peak, told) = timed(lambda at=at: call(folder, "policy", "run", "--due", "--now", at))
         seconds.append(taken)
         peaks.append(peak)
+        read = files
     by_airflow = in_airflow(options, folder, rng) if options.airflow else {}
     found = by_airflow | {"first": first, "due": median(seconds), "due_all": seconds, "peak_mb": max(peaks)}
-    return {"options": {k: str(v) for k, v in vars(options).items()}} | found | counted(told)
+    return {"options": {k: str(v) for k, v in vars(options).items()}} | found | counted(told) | files_of(read)
 
 
 def insert_late(options: argparse.Namespace, folder: Path, rng: np.random.Generator) -> None:
@@ -121,12 +125,23 @@ def counted(told: dict[str, Any]) -> dict[str, int]:
     return {"refreshes": len(reports), "local": local, "rows_read": sum(report["rows_read"] for report in reports)}
 
 
+def files_of(read: Opened) -> dict[str, int]:
+    """Return how many files were opened, how often, and their bytes each time; nothing where the kernel does not tell."""
+    if not read.is_known:
+        return {}
+    size = sum(path.stat().st_size * times for path, times in read.openings.items())
+    return {"files_read": len(read.files), "openings": read.openings.total(), "bytes_opened": size}
+
+
 def show(found: dict[str, Any]) -> None:
     """Print what was found."""
     print(f"first materialization of all           {found['first']:7.2f} s")
     print(f"one late row each, policy run --due    {found['due']:7.2f} s, {found['peak_mb']:.0f} MB")
     if "airflow" in found:
         print(f"the same by tasks of Airflow           {found['airflow']:7.2f} s, one {found['airflow_task']:.2f} s")
+    if "openings" in found:
+        what = f"{found['files_read']} files of the sources, opened {found['openings']} times, {found['bytes_opened']:,} bytes"
+        print(f"read by the last command               {what}")
     print(f"refreshes {found['refreshes']}, in the process {found['local']}, rows aggregated {found['rows_read']:,}")
 
 

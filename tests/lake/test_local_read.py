@@ -17,7 +17,7 @@ from materializer.core.spec.spec import TimeType
 from materializer.core.time.instants import HOUR
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.lake.local_read import lies_in, read_small_rows
-from materializer.lake.reads import Reader, Reads
+from materializer.lake.reads import Reader, SharedReads
 from materializer.lake.rows import size_of
 from materializer.lake.types import columns_of
 from tests.model.strategies import span_sets
@@ -205,7 +205,7 @@ def test_in_a_block_rows_are_what_they_are_outside(tmp_path_factory: pytest.Temp
         return [read_small_rows(path, v, c, s, is_exact=e, **options) for v, c, s, e in asked]
 
     expected = found()
-    room = rng.choice([Reads(), Reads(15, 1 << 20), Reads(1000, 300), Reads(0, 0)])
+    room = rng.choice([SharedReads(), SharedReads(15, 1 << 20), SharedReads(1000, 300), SharedReads(0, 0)])
     with room.together([Reader(name, path, rng.sample(["ts", "v", "s", "gone"], 2)) for name in "ab"]):
         assert expected == found()
     assert None not in expected
@@ -222,7 +222,7 @@ def test_old_times_are_left_to_spark_in_a_block_too(tmp_path: Path) -> None:
     pq.write_table(rows(range(3)).replace_schema_metadata(old), part)
     new = SpanSet.of(Span(START + 3 * HOUR, START + 6 * HOUR))
 
-    with Reads().together([Reader(name, str(tmp_path), ["v"]) for name in "ab"]):
+    with SharedReads().together([Reader(name, str(tmp_path), ["v"]) for name in "ab"]):
         assert read(tmp_path, new) is not None
         assert read(tmp_path) is None
         assert read(tmp_path) is None

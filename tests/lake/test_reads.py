@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from materializer.lake.reads import Reader, Reads, fact, table_at
+from materializer.lake.reads import Reader, SharedReads, fact, table_at
 
-ROOM = Reads(10_000, 1 << 20)
+ROOM = SharedReads(10_000, 1 << 20)
 
 
 def rows(count: int, *columns: str) -> pa.Table:
@@ -35,7 +35,7 @@ def test_a_block_holds_no_more_than_it_may(most: int, size: int, steps: Sequence
     Of all its tables together; what it does remember under a key is what was given last, or nothing.
     """
     given: dict[tuple[str, int], pa.Table] = {}
-    with Reads(most, size).together([*readers("x", path="/one"), *readers("y", path="/two")]):
+    with SharedReads(most, size).together([*readers("x", path="/one"), *readers("y", path="/two")]):
         for key, count, columns in steps:
             path = ("/one", "/two")[key % 2]
             table = table_at(path)
@@ -54,7 +54,7 @@ def test_room_comes_back() -> None:
     """
     What is replaced, and a table that every reader has left, make room for others.
     """
-    with Reads(10, 1 << 20).together([*readers("x", path="/one"), *readers("y", "z", path="/two")]):
+    with SharedReads(10, 1 << 20).together([*readers("x", path="/one"), *readers("y", "z", path="/two")]):
         one, two = table_at("/one"), table_at("/two")
         assert one is not None
         assert two is not None

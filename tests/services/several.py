@@ -16,7 +16,7 @@ from deltalake import DeltaTable, write_deltalake
 from materializer.adapters.cli.call import CommandCall, guarded
 from materializer.adapters.cli.commands import policies, refreshing
 from materializer.adapters.cli.output import TextOutput
-from materializer.lake.reads import Reads
+from materializer.lake.reads import SharedReads
 from materializer.services.commit import lake as commit
 from materializer.spark.run.executor import Executor
 from tests import tables
@@ -98,7 +98,7 @@ class Several(LocalLake):
         root: Path,
         views: Sequence[View] = VIEWS,
         *,
-        reads: Reads | None = None,
+        reads: SharedReads | None = None,
         partitioned: bool = False,
         on_checkpoint: Callable[[str], None] = lambda _: None,
     ) -> None:
@@ -106,7 +106,7 @@ class Several(LocalLake):
         super().__init__(root, rows=100_000, size=1 << 26, engine=Keyed())
         self.views = views
         executor = Executor(BY_ROWS, None, {}, started=Keyed())  # type: ignore[arg-type]
-        wired: commit.Lake = replace(self.wired, reads=reads or Reads(), on_checkpoint=on_checkpoint)
+        wired: commit.Lake = replace(self.wired, reads=reads or SharedReads(), on_checkpoint=on_checkpoint)
         self.wired, self.opened = wired, Opened(wired, executor)
         self.apply(*(view.sql for view in views))
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from materializer.errors import MaterializerError
-from materializer.lake.reads import Reader, Reads
+from materializer.lake.reads import Reader, SharedReads
 from materializer.services.aggregate import Aggregate
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Lake:
     on_checkpoint: Callable[[str], None] = lambda _: None
     handlers: Mapping[str, OutputHandler] = field(default_factory=dict)
     local: LocalExecutor | None = None
-    reads: Reads = field(default_factory=Reads)
+    reads: SharedReads = field(default_factory=SharedReads)
 
     def aggregate(self, state: AggregateState) -> Aggregate:
         """Return the aggregate of *state*, compiled."""

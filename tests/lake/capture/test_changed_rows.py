@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from materializer.lake.capture.changed_rows import MOST_ROWS, changed_rows
 from materializer.lake.log import commits
-from materializer.lake.reads import Reader, Reads
+from materializer.lake.reads import Reader, SharedReads
 from tests import tables
 
 SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.string()), ("v", pa.int64())])
@@ -69,7 +69,7 @@ def test_in_a_block_they_are_what_they_are_outside(tmp_path_factory: pytest.Temp
         asked.append((after, rng.randint(after + 1, last), rng.sample(columns, rng.randint(1, 3))))
     expected = [read(path, *one) for one in asked]
 
-    reads = rng.choice([Reads(), Reads(5, 1 << 20), Reads(10_000, 200), Reads(0, 0)])
+    reads = rng.choice([SharedReads(), SharedReads(5, 1 << 20), SharedReads(10_000, 200), SharedReads(0, 0)])
     with reads.together([Reader(str(i), path, ["ts", "gone", *rng.sample(columns, 1)]) for i in range(2)]):
         assert expected == [read(path, *one) for one in asked]
 
@@ -103,7 +103,7 @@ def test_only_versions_that_are_new_are_read(tmp_path: Path, monkeypatch: pytest
     columns of all of them.
     """
     path, found = filled(tmp_path, 5), counted(monkeypatch)
-    with Reads().together([Reader("a", path, ["v"]), Reader("b", path, ["k"]), Reader("c", path, ["ts"])]):
+    with SharedReads().together([Reader("a", path, ["v"]), Reader("b", path, ["k"]), Reader("c", path, ["ts"])]):
         for after, upto, column in [(2, 4, "v"), (2, 4, "k"), (3, 4, "ts"), (1, 4, "k"), (2, 5, "v"), (0, 5, "v")]:
             assert 3 * (upto - after) == read(path, after, upto, [column]).total()
 
@@ -117,7 +117,7 @@ def test_one_reader_remembers_few_rows(tmp_path: Path, monkeypatch: pytest.Monke
     path, found = filled(tmp_path, 1, MOST_ROWS + 1), counted(monkeypatch)
     tables.append(path, pa.table({"ts": [1], "k": ["a"], "v": [1]}, schema=SCHEMA))
     for names in (["a"], ["a", "b"]):
-        with Reads().together([Reader(name, path, ["v"]) for name in names]):
+        with SharedReads().together([Reader(name, path, ["v"]) for name in names]):
             for _ in range(2):
                 assert MOST_ROWS + 1 == read(path, 0, 1, ["ts"]).total()
                 assert 1 == read(path, 1, 2, ["ts"]).total()

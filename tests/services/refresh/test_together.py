@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from materializer.lake.reads import Reads, table_at
+from materializer.lake.reads import SharedReads, table_at
 from materializer.services.planning.options import RefreshOptions
 from materializer.services.refresh.service import Refresher
 from tests.services.several import DAY, HOUR, VIEWS, Several
@@ -86,8 +86,8 @@ def test_one_after_the_other_they_read_five_times_as_much(tmp_path: Path) -> Non
 
 
 @COUNTED
-@pytest.mark.parametrize("reads", [Reads(0, 1 << 20), Reads(1_000_000, 0)], ids=["rows", "bytes"])
-def test_what_does_not_fit_is_read_again(tmp_path: Path, reads: Reads) -> None:
+@pytest.mark.parametrize("reads", [SharedReads(0, 1 << 20), SharedReads(1_000_000, 0)], ids=["rows", "bytes"])
+def test_what_does_not_fit_is_read_again(tmp_path: Path, reads: SharedReads) -> None:
     """
     A command without room for rows reads as much as its aggregates one after the other, and publishes the same.
     """
@@ -172,7 +172,9 @@ def test_random_histories_are_what_a_loop_says(tmp_path_factory: pytest.TempPath
     little and no room; every output is what a loop over the rows of its source version gives.
     """
     rng = random.Random(seed)
-    room = rng.choice([Reads(), Reads(), Reads(150, 1 << 20), Reads(10_000, 3_000), Reads(0, 0)])
+    room = rng.choice(
+        [SharedReads(), SharedReads(), SharedReads(150, 1 << 20), SharedReads(10_000, 3_000), SharedReads(0, 0)]
+    )
     lake = Several(tmp_path_factory.mktemp("lake"), reads=room, partitioned=rng.random() < 0.3)
     lake.fill(rng.randint(1, 3))
     views = [view for view in VIEWS if rng.random() < 0.8] or [VIEWS[0]]
