@@ -205,7 +205,7 @@ def _files_of(
     if features_of(table).obstacle:
         return None
     wanted: dict[str, int] = {}
-    rows, hull = 0, spans.hull
+    rows, size, hull = 0, 0, spans.hull
     for name, bytes_, bounds in file_bounds(table, time, within):
         if bounds.rows is None:
             return None
@@ -213,7 +213,8 @@ def _files_of(
         if not bounds.is_known or (is_near and bounds.span is not None and spans & SpanSet.of(bounds.span)):
             wanted[name] = bytes_
             rows += bounds.rows
-    if rows > max_rows or sum(wanted.values()) > max_bytes or is_typed_by_others(table, columns):
+            size += bytes_
+    if rows > max_rows or size > max_bytes or is_typed_by_others(table, columns):
         return None
     return _dataset(table, path, wanted)
 

@@ -54,6 +54,7 @@ class ReadTable:
     _ended: set[str] = field(default_factory=set)
     _rows: dict[Hashable, pa.Table] = field(default_factory=dict)
     _facts: dict[Hashable, Any] = field(default_factory=dict)
+    _at_end: list[Callable[[], None]] = field(default_factory=list)
 
     @property
     def is_shared(self) -> bool:
@@ -110,11 +111,17 @@ class ReadTable:
             self._facts[key] = make()
         return cast("_Fact", self._facts[key])
 
+    def at_end(self, free: Callable[[], None]) -> None:
+        """Call a function when everything is forgotten."""
+        self._at_end.append(free)
+
     def _forget(self) -> None:
         for rows in self._rows.values():
             self._give_back(rows)
         self._rows.clear()
         self._facts.clear()
+        while self._at_end:
+            self._at_end.pop()()
 
     def _give_back(self, rows: pa.Table) -> None:
         self._room.rows += rows.num_rows

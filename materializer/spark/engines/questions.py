@@ -25,6 +25,7 @@ from materializer.spark.engines.daily_time_series import day_from_sql
 from materializer.spark.engines.query import END, TIME
 from materializer.spark.engines.run import engine_of, prepared
 from materializer.spark.query import compute as c
+from materializer.spark.query.shared_changes import shared_changes
 
 _LAST: Final = f"greatest({TIME}, coalesce({END} - 1, {2**62}L))"
 """SQL of the last instant of an event with a duration."""
@@ -53,7 +54,7 @@ def changed_keys(
         spans: Only changed rows in these spans count.
         last: Only events that last at least until this instant count.
     """
-    frame = c.read_changes(spark, source, after, upto)
+    frame = shared_changes(spark, source, after, upto)
     rows = prepared(definition, frame, spans)
     if last != NEG_INF:
         rows = rows.where(lasts_sql(last))

@@ -106,7 +106,12 @@ def read_images(spark: SparkSession, source: SourceIdentity, after: int, upto: i
     Shape:
         The source's columns; one row per changed row and image.
     """
-    frame = read_changes(spark, source, after, upto).where(sf.col("_change_type").isin(*images))
+    return of_images(read_changes(spark, source, after, upto), images)
+
+
+def of_images(feed: DataFrame, images: Sequence[str]) -> DataFrame:
+    """Return some images of the rows of a change feed, with the columns of the source."""
+    frame = feed.where(sf.col("_change_type").isin(*images))
     return frame.drop("_change_type", "_commit_version", "_commit_timestamp")
 
 

@@ -21,6 +21,7 @@ from materializer.lake.capture.buckets import distinct_keys
 from materializer.lake.capture.lateness import histogram
 from materializer.lake.keys import why_not_recorded
 from materializer.spark.query import compute as c
+from materializer.spark.query.shared_changes import shared_changes
 from materializer.spark.runtime.failures import feed_gaps
 
 KNOWN: Final = "known"
@@ -84,7 +85,7 @@ def changes(
     """
     column = quoted(definition.spec.time_column)
     with feed_gaps(source.path, after, upto):
-        frame = c.read_changes(spark, source, after, upto)
+        frame = shared_changes(spark, source, after, upto)
         start = bucket_start_sql(definition.grid, column, SpanSet.of(EVERYTHING))
         kinds = [sf.count_if(sf.expr(f"_change_type = '{kind}'")).alias(kind) for kind in KINDS]
         slice_ = sf.expr(instant_of_sql(start, definition.time_type)).alias(SLICE)

@@ -22,6 +22,7 @@ from materializer.lake.keys import FROM, KEY, UPTO, Within, table_of, wanted
 from materializer.lake.local_read import read_small_changes
 from materializer.spark.query import compute as c
 from materializer.spark.query import read_small
+from materializer.spark.query.shared_changes import shared_changes
 
 _TOO_FEW: Final = "more rows went than the stored partials count"
 
@@ -260,7 +261,7 @@ def _changed(
         most = {"max_rows": budget.changed, "max_bytes": budget.bytes}
         few = read_small_changes(source.path, after, upto, list(types), **most)
     if few is None:
-        return c.read_images(spark, source, after, upto, images)
+        return c.of_images(shared_changes(spark, source, after, upto), images)
     return c.frame_of(spark, with_images(few, images).select(list(types)), types)
 
 
