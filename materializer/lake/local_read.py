@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -108,8 +109,9 @@ def read_small_rows(
             return None
         shared = table_at(path)
         if shared is not None and shared.is_shared:
-            rows = _remembered(shared, found, columns, spans if is_exact else None, time, time_type)
-            return None if rows is None else plain(rows)
+            with suppress(pa.ArrowException):  # caused by a column of another reader, or raised again below
+                rows = _remembered(shared, found, columns, spans if is_exact else None, time, time_type)
+                return None if rows is None else plain(rows)
         if any(_has_old_times(f.metadata) for f in found.rows.get_fragments()):
             return None
         if is_exact:

@@ -226,3 +226,18 @@ def test_old_times_are_left_to_spark_in_a_block_too(tmp_path: Path) -> None:
         assert read(tmp_path, new) is not None
         assert read(tmp_path) is None
         assert read(tmp_path) is None
+
+
+def test_a_column_that_cannot_be_read_harms_no_other(tmp_path: Path) -> None:
+    """
+    A file whose column is not what the table says fails those that read the column, and no other reader of the block.
+    """
+    write_deltalake(str(tmp_path), rows(range(3), w=pa.array([1, 2, 3])))
+    [part] = tmp_path.glob("*.parquet")
+    pq.write_table(rows(range(3), w=pa.array(["a", "b", "c"])), part)
+
+    with SharedReads().together([Reader(name, str(tmp_path), [name]) for name in "vw"]):
+        found = read(tmp_path)
+        assert found is not None
+        assert [0, 1, 2] == found["v"].to_pylist()
+        assert read(tmp_path, columns=("w",)) is None

@@ -68,7 +68,7 @@ def with_images(rows: pa.Table, images: Sequence[str]) -> pa.Table:
 
 def _widely(table: DeltaTable, run: Sequence[Commit], columns: Sequence[str], others: Sequence[str]) -> pa.Table:
     """Return the changed rows of a run, with the columns of other readers if these can be read."""
-    with suppress(DeltaError, pa.ArrowInvalid):
+    with suppress(DeltaError, pa.ArrowException):  # caused by a column of another reader, or raised again below
         return _feed(table, run, [*columns, *others])
     return _feed(table, run, columns)
 

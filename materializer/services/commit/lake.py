@@ -115,8 +115,8 @@ class Lake:
         for state in states:
             with suppress(MaterializerError):
                 spec = self.aggregate(state).definition.spec
-                columns = [name for name, _ in spec.read_types]
-                readers.append(Reader(state.id, state.source.path, [*columns, spec.time_column]))
+                columns = [*spec.reads, spec.time_column, *([spec.sequence] if spec.sequence else [])]
+                readers.append(Reader(state.id, state.source.path, columns))
         with self.reads.together(readers):
             yield
 
