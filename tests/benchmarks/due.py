@@ -1,8 +1,8 @@
 """Benchmark: ``policy run --due`` over many aggregates with one late row each, by one command and without Spark.
 
-    python -m tests.benchmarks.due [--aggregates 200] [--sources 20] [--rows 20000] [--rounds 3] [--airflow] [--keep]
+    python -m tests.benchmarks.due [--aggregates 200] [--sources 20] [--rows 20000] [--late 1] [--rounds 3] [--executor local] [--airflow] [--keep]
 
-Each source has as many trades and the same number of aggregates, of one minute and more. Before each round one late row is inserted
+Each source has as many trades and the same number of aggregates, of one minute and more. Before each round one late row (``--late`` says how many) is inserted
 in each source, so that one bucket of every aggregate is dirty. Told are the seconds from the command to its exit (the median), its
 largest resident memory, how many refreshes were computed in the process, and how many data files of the sources the command opened, how
 often, and their bytes (each time with the whole size of the file). With ``--airflow`` the same is then done by as many
@@ -73,13 +73,16 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     now = datetime(2024, 3, 1, tzinfo=UTC)
     call(folder, "setup", executor="auto")
     call(folder, "apply", "bars.sql", executor="auto")
-    first, _ = timed(lambda: call(folder, "policy", "run", "--due", "--now", now.isoformat(), executor="local"))
+    first, _ = timed(
+        lambda: call(folder, "policy", "run", "--due", "--now", now.isoformat(), executor=options.executor)
+    )
     seconds, peaks, told, read = [], [], {}, Opened()
     for i in range(options.rounds):
         insert_late(options, folder, rng)
         at = (now + timedelta(hours=i + 1)).isoformat()
         with opened(sources.values()) as files:
-            taken, (peak, told) = timed(lambda at=at: call(folder, "policy", "run", "--due", "--now", at))
+            due = ("policy", "run", "--due", "--now", at)
+            taken, (peak, told) = timed(lambda due=due: call(folder, *due, executor=options.executor))
         seconds.append(taken)
         peaks.append(peak)
         read = files
@@ -92,7 +95,9 @@ def insert_late(options: argparse.Namespace, folder: Path, rng: np.random.Genera
     """Insert one late row in each source."""
     for i in range(options.sources):
         day = START + int(rng.integers(options.days)) * DAY
-        write_deltalake(str(folder / f"trades_{i}"), trades(rng, 1, options.symbols, day, DAY), mode="append")
+        write_deltalake(
+            str(folder / f"trades_{i}"), trades(rng, options.late, options.symbols, day, DAY), mode="append"
+        )
 
 
 def in_airflow(options: argparse.Namespace, folder: Path, rng: np.random.Generator) -> dict[str, float]:
@@ -136,7 +141,7 @@ def files_of(read: Opened) -> dict[str, int]:
 def show(found: dict[str, Any]) -> None:
     """Print what was found."""
     print(f"first materialization of all           {found['first']:7.2f} s")
-    print(f"one late row each, policy run --due    {found['due']:7.2f} s, {found['peak_mb']:.0f} MB")
+    print(f"late rows in each, policy run --due    {found['due']:7.2f} s, {found['peak_mb']:.0f} MB")
     if "airflow" in found:
         print(f"the same by tasks of Airflow           {found['airflow']:7.2f} s, one {found['airflow_task']:.2f} s")
     if "openings" in found:
@@ -154,10 +159,12 @@ def main() -> None:
         "rows": 20_000,
         "days": 5,
         "symbols": 20,
+        "late": 1,
         "rounds": 3,
     }.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--executor", choices=["local", "spark"], default="local", help="what computes")
     parser.add_argument("--airflow", action="store_true", help="do the same with tasks of Airflow, too")
     report(reporting(parser), run, show)
 

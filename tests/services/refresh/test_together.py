@@ -6,6 +6,7 @@ import random
 import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from materializer.lake.reads import SharedReads, table_at
 from materializer.services.planning.options import RefreshOptions
 from materializer.services.refresh.service import Refresher
-from tests.services.several import DAY, HOUR, VIEWS, Several
+from tests.services.several import DAY, HOUR, VIEWS, Several, View
 
 COUNTED = pytest.mark.skipif(sys.platform != "linux", reason="the kernel tells of opened files")
 COMMANDS = ["refresh", "policy", "backfill"]
@@ -162,6 +163,28 @@ def test_nothing_is_remembered_after_a_command(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), lake.opened.together():
         raise ZeroDivisionError
     assert table_at(path) is None
+
+
+def test_children_of_one_parent_see_what_it_published_in_the_command(tmp_path: Path) -> None:
+    """
+    Parents come first, so the versions of the table that two children share change within the command.
+    """
+    hours = View("hours", 60, "", "sum(v) AS v, count(*) AS n", VIEWS[1].of)
+    lake = Several(tmp_path, [hours, VIEWS[0]])
+    for name, measure in (("sums", "sum(v)"), ("mosts", "max(n)")):
+        lake.apply(
+            f"CREATE MATERIALIZED VIEW {name} AS SELECT time_bucket('1 day', at) AS at, {measure} AS v FROM hours GROUP BY ALL;"
+        )
+    for change_ in (lambda _: lake.fill(3), late, corrected):
+        change_(lake)
+        assert 0 == lake.command("refresh")[0]
+        found = lake.published(hours)
+        assert lake.naive(hours) == found
+        assert lake.naive(VIEWS[0]) == lake.published(VIEWS[0])
+        days = sorted({at // DAY * DAY for at, *_ in found})
+        sums = [(day, sum(v for at, v, _ in found if at // DAY * DAY == day)) for day in days]
+        mosts = [(day, max(n for at, _, n in found if at // DAY * DAY == day)) for day in days]
+        assert [sums, mosts] == [lake.published(replace(hours, name=name)) for name in ("sums", "mosts")]
 
 
 @settings(max_examples=8, deadline=None)
