@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from materializer.core.engines.work import KeySlices
 from materializer.core.time.spans import SpanSet
 
 Rows: TypeAlias = Any
@@ -48,6 +49,7 @@ class Computed:
         spans: The spans to replace, if a gate withheld some of the plan's buckets; None for all of the plan.
         metrics: Values of SQL aggregates over *output* that were evaluated on the way, by SQL.
         is_fetched: Whether the rows are in the driver; else they are in Spark.
+        only: The stored results of an engine that the rows replace, where other keys of the same slices stay; None for whole slices.
     """
 
     partials: Rows
@@ -61,6 +63,7 @@ class Computed:
     spans: SpanSet | None = None
     metrics: Mapping[str, Any] = field(default_factory=dict)
     is_fetched: bool = True
+    only: KeySlices | None = None
 
     @property
     def is_local(self) -> bool:

@@ -9,15 +9,18 @@ from typing import Any, Final
 import pyarrow as pa
 
 from materializer.config import Budget
-from materializer.core.compiled.definition import Definition, key_column
+from materializer.core.compiled.definition import SLICE, Definition, key_column
 from materializer.core.engines.ranges import StoredResult
 from materializer.core.engines.work import ChangedKeys, Key, frozen, joined
-from materializer.core.time.spans import NEG_INF, POS_INF, SpanSet
+from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, SpanSet
 from materializer.lake.extent import instants_of
-from materializer.lake.local_read import read_small_changes, read_small_kept
+from materializer.lake.keys import why_not_recorded
+from materializer.lake.local_read import read_rows_of_keys, read_small_changes, read_small_kept
 
 STORED: Final = ("w_start", "w_end", "first_t", "last_t", "is_final", "n")
 """The columns of a :class:`StoredResult`."""
+MOST_OPENED: Final = 20_000_000
+"""Most rows of the files in which the driver looks for the results of a few keys; it skips groups of rows by their statistics."""
 StoredResults = dict[Key, list[tuple[StoredResult, dict[str, Any]]]]
 """Stored results of each key in order of time, with the columns that running state carries on."""
 
@@ -88,7 +91,24 @@ def stored_rows(
         since: Only rows in these slices, and rows that are not final; None for all rows.
         carried: Additional columns to return.
     """
-    rows = small_table(budget, definition, path, version, stored_columns(definition, carried), since)
+    columns, rows = stored_columns(definition, carried), None
+    if keys and definition.spec.keys and not why_not_recorded(definition):
+        rows = read_rows_of_keys(
+            path,
+            version,
+            columns,
+            SpanSet.of(EVERYTHING) if since is None else since,
+            keys,
+            [key_column(k.name) for k in definition.spec.keys],
+            time=SLICE,
+            time_type=definition.time_type,
+            max_rows=budget.stored,
+            max_bytes=budget.bytes,
+            max_opened=MOST_OPENED,
+            open_column="" if since is None else "is_final",
+        )
+    if rows is None:
+        rows = small_table(budget, definition, path, version, columns, since)
     return None if rows is None else by_keys(definition, rows, keys, carried)
 
 

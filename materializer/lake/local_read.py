@@ -14,8 +14,9 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyarrow import fs
 
+from materializer.core.engines.work import Key
 from materializer.core.spec.spec import TimeType
-from materializer.core.time.spans import SpanSet
+from materializer.core.time.spans import EVERYTHING, SpanSet
 from materializer.errors import MaterializerError
 from materializer.lake import places
 from materializer.lake.arrow import plain
@@ -23,6 +24,7 @@ from materializer.lake.capture.changed_rows import changed_rows
 from materializer.lake.capture.int96 import why_misread
 from materializer.lake.extent import file_bounds, instants_of, time_column
 from materializer.lake.failures import translated
+from materializer.lake.key_rows import having_keys, is_of_keys, values_of
 from materializer.lake.keys import Within
 from materializer.lake.log import commits
 from materializer.lake.predicates import inside
@@ -132,6 +134,68 @@ class _Files:
 
     rows: ds.FileSystemDataset
     keys: Sequence[tuple[str, str, int]]
+
+
+def read_rows_of_keys(
+    path: str,
+    version: int,
+    columns: Sequence[str],
+    spans: SpanSet,
+    keys: Sequence[Key],
+    names: Sequence[str],
+    *,
+    time: str,
+    time_type: TimeType,
+    max_rows: int,
+    max_bytes: int,
+    max_opened: int,
+    open_column: str = "",
+) -> pa.Table | None:
+    """Return the rows of some keys in *spans*; None if Spark has to read them. Other rows are skipped while files are read.
+
+    Args:
+        path: A table.
+        version: The version of the table.
+        columns: Columns to return.
+        spans: The wanted spans.
+        keys: The wanted keys.
+        names: The columns of the keys, in order.
+        time: The time column, whose statistics place a file in time.
+        time_type: The type of that column.
+        max_rows: Maximum number of rows to return.
+        max_bytes: Maximum size of these rows.
+        max_opened: Maximum number of rows in the files that are opened, by their statistics.
+        open_column: A column of truth values; rows of which it is false are returned wherever they lie.
+    """
+    try:
+        with DeltaFolder.at(path).reading(version) as table:
+            time_of = time_column(table, time, time_type)
+            around = SpanSet.of(EVERYTHING) if open_column else spans
+            files = _files_of(table, path, columns, around, time_of, max_opened, 1 << 62, values_of(names, keys))
+        if files is None or any(_has_old_times(f.metadata) for f in files.rows.get_fragments()):
+            return None
+        dataset = files.rows
+        wanted = list(dict.fromkeys([*columns, *names, time, *([open_column] if open_column else [])]))
+        scanner = dataset.scanner(
+            columns=wanted, filter=having_keys(dataset.schema, names, keys), batch_readahead=1, fragment_readahead=1
+        )
+        batches, size, rows = [], 0, 0
+        for batch in scanner.to_batches():
+            found = plain(pa.Table.from_batches([batch]))
+            is_wanted = inside(instants_of(found[time], time_type).fill_null(0), spans)
+            is_wanted &= found[time].is_valid().to_numpy()
+            if open_column:
+                is_wanted |= ~found[open_column].to_numpy()
+            is_wanted &= is_of_keys([found[name] for name in names], keys)
+            found = found.filter(pa.array(is_wanted))
+            size, rows = size + found.nbytes, rows + found.num_rows
+            if size > max_bytes or rows > max_rows:
+                return None
+            batches.append(found)
+        every = pa.concat_tables(batches) if batches else plain(dataset.head(0, columns=wanted))
+        return every.select(list(columns))
+    except (DeltaError, MaterializerError, OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
 
 
 def _inside(

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from materializer.core.compiled.bucket_sql import instant_of_sql, spans_sql, value_of_sql
 from materializer.core.compiled.definition import SLICE, Definition, key_column
 from materializer.core.compiled.definition import quoted as spark_quoted
-from materializer.core.engines.work import ChangedKeys, Part, Work, frozen, joined
+from materializer.core.engines.work import ChangedKeys, Part, Work, frozen, joined, raw_spans
+from materializer.core.refresh.plan import MAX_SPANS, Plan
 from materializer.core.time.spans import EVERYTHING, SpanSet
 from materializer.local.connection import Connection
 from materializer.local.expressions import Scope, compiled
@@ -19,10 +20,14 @@ from materializer.local.forms import Forms
 from materializer.local.kinds import BIGINT, quoted
 from materializer.local.windows import KEY, KNOWN, PART, TIME, Windows
 
+if TYPE_CHECKING:
+    from materializer.local.reading import LocalReader
+
 _FAR: Final = 2**62
 _IDENTITY: Final = ("w_start", "w_end", "label")
 _PARTS: Final = "mz_parts"
 _RAW: Final = "mz_raw"
+_STORED: Final = "mz_stored"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +66,54 @@ class Results:
             is_insert_only=True,
             rows=sum(found["n"].to_pylist()),
         )
+
+    def of_plan(
+        self,
+        reader: LocalReader,
+        source: str,
+        partials: str,
+        plan: Plan,
+        work: Work,
+        replaced: SpanSet,
+    ) -> tuple[str, int]:
+        """Return SQL of all results that a plan replaces, and how many raw rows were read for them.
+
+        Args:
+            reader: Reads rows.
+            source: The source, pinned to the plan's source version.
+            partials: Our partials table.
+            plan: The plan.
+            work: Its work, above no frozen history.
+            replaced: The slices that it replaces, in whole or in part.
+
+        Raises:
+            NotLocal: If Spark has to compute them.
+        """
+        definition = self.definition
+        if work.only is None:
+            columns, version = list(self.forms.partials), plan.partials.version
+            rows = reader.read(partials, version, columns, replaced, SLICE, definition.time_type)
+        else:
+            rows = reader.read_results(
+                definition, partials, plan.partials.version, list(self.forms.partials), work.only
+            )
+        self.connection.register(_STORED, rows)
+        stored = f"SELECT {', '.join(map(quoted, self.forms.partials))} FROM {_STORED}"
+        if work.parts == ():
+            return stored, 0
+        spans = SpanSet.of(EVERYTHING) if work.parts is None else raw_spans(work.parts, MAX_SPANS, last_long=False)
+        return self.computed(self._raw(reader, source, plan, work, spans), spans, work, stored, replaced)
+
+    def _raw(self, reader: LocalReader, source: str, plan: Plan, work: Work, spans: SpanSet) -> pa.Table:
+        """Return at least the raw rows of some work, and of other keys none where keys are columns."""
+        definition, columns = self.definition, list(self.forms.columns)
+        names, time = definition.key_sources, definition.spec.time_column
+        by_columns = [name for name in names if name]
+        if work.only is None or len(by_columns) < len(names):
+            return reader.read(source, plan.source_version, columns, spans, time, definition.time_type)
+        keys = list({part.key: None for part in work.parts or ()})
+        at = time, definition.time_type
+        return reader.read_keys(source, plan.source_version, columns, spans, keys, by_columns, *at)
 
     def computed(self, rows: pa.Table, spans: SpanSet, work: Work, stored: str, replaced: SpanSet) -> tuple[str, int]:
         """Return SQL of all result rows of the slices that a plan replaces, and how many raw rows they were made from.

@@ -12,14 +12,14 @@ from materializer.core.aggregates.layout import SIGN
 from materializer.core.compiled.bucket_sql import bucket_end_sql, bucket_start_sql, spans_sql
 from materializer.core.compiled.definition import SLICE, Definition, key_column
 from materializer.core.compiled.definition import quoted as spark_quoted
-from materializer.core.engines.work import ChangedKeys, Work, raw_spans
+from materializer.core.engines.work import ChangedKeys, Work
 from materializer.core.refresh.plan import CAME, INSERTED, MAX_SPANS, WENT, Merge, Plan, Recompute, Retract, RollUp
-from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import EVERYTHING, NEG_INF, Span, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.lake.computed import Computed, Fewer
 from materializer.local import row_counts
 from materializer.local.kinds import Kind, NotLocal, quoted
+from materializer.local.reading import LocalReader
 from materializer.local.typed import failing
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ MOST_FORMS: Final = 1_000
 
 
 @dataclass(slots=True)
-class LocalExecutor:
+class LocalExecutor(LocalReader):
     """Computes what is small and has local forms.
 
     Args:
@@ -48,8 +48,6 @@ class LocalExecutor:
         size: The most bytes of files that are read for one refresh.
     """
 
-    rows: int
-    size: int
     _known: dict[int, tuple[Definition, Forms | str]] = field(default_factory=dict)
 
     def why_not(self, definition: Definition) -> str:
@@ -118,7 +116,7 @@ class LocalExecutor:
         Raises:
             NotLocal: If Spark has to count them.
         """
-        return row_counts.fewer_counted(self.read, definition, path, plan, computed, gone)
+        return row_counts.fewer_counted(self, definition, path, plan, computed, gone)
 
     def rows_as_changes(
         self, definition: Definition, source: SourceIdentity, version: int, spans: SpanSet, most: int
@@ -145,58 +143,6 @@ class LocalExecutor:
         rows = self.read(source.path, version, columns, spans, time, definition.time_type)
         with opened() as connection:
             return Results(connection, definition, forms).changed(rows, most)
-
-    def read(
-        self,
-        path: str,
-        version: int,
-        columns: Sequence[str],
-        spans: SpanSet,
-        at: str,
-        time_type: TimeType,
-        within: Within | None = None,
-    ) -> pa.Table:
-        """Return the rows of some spans of a table.
-
-        Args:
-            path: A table.
-            version: The version of the table.
-            columns: Columns to return.
-            spans: The spans.
-            at: The time column.
-            time_type: The type of that column.
-            within: Rows with other values are not wanted, but may be returned.
-
-        Raises:
-            NotLocal: If Spark has to read them.
-        """
-        from materializer.lake.local_read import read_small_rows
-
-        found = read_small_rows(
-            path,
-            version,
-            columns,
-            spans,
-            time=at,
-            time_type=time_type,
-            max_rows=self.rows,
-            max_bytes=self.size,
-            is_exact=True,
-            within=within,
-        )
-        if found is None:
-            raise NotLocal("files that only Spark can read, or more rows than were expected")
-        return self.bounded(found)
-
-    def bounded(self, rows: pa.Table) -> pa.Table:
-        """Return rows that are not larger than this process may hold.
-
-        Raises:
-            NotLocal: If they are.
-        """
-        if rows.nbytes > self.size:
-            raise NotLocal(f"{rows.nbytes:,} bytes of rows")
-        return rows
 
     def _forms(self, definition: Definition) -> Forms | str:
         known = self._known.get(id(definition))
@@ -243,7 +189,8 @@ class _Run:
 
         partials, output = self._finalised(self._parts())
         buckets = pc.count_distinct(partials[SLICE]).as_py() if partials.num_rows else 0
-        return Computed(partials, output, partials.num_rows, output.num_rows, buckets, self.rows_read, "")
+        found = Computed(partials, output, partials.num_rows, output.num_rows, buckets, self.rows_read, "")
+        return found if self.work is None else replace(found, only=self.work.only)
 
     def _parts(self) -> str:
         """Return SQL of all partials of the plan's buckets and of the clean buckets between them."""
@@ -269,18 +216,14 @@ class _Run:
         return " UNION ALL BY NAME ".join(parts)
 
     def _results(self, replaced: SpanSet) -> str:
-        """Return SQL of the results of an engine in the slices that the plan replaces."""
+        """Return SQL of the results of an engine that the plan replaces."""
         from materializer.local.engines import Results
 
-        work = self.work
-        if work is None or work.since != NEG_INF:
+        if self.work is None or self.work.since != NEG_INF:
             raise NotLocal("results that go on from history that is frozen")
-        stored = self._stored(replaced)
-        if work.parts == ():
-            return stored
-        spans = SpanSet.of(EVERYTHING) if work.parts is None else raw_spans(work.parts, MAX_SPANS, last_long=False)
         results = Results(self.connection, self.definition, self.forms)
-        sql, self.rows_read = results.computed(self._raw_rows(spans), spans, work, stored, replaced)
+        of_plan = self.executor, self.source.path, self.partials_path, self.plan
+        sql, self.rows_read = results.of_plan(*of_plan, self.work, replaced)
         return sql
 
     # -- reading ---------------------------------------------------------------------------------------------------------

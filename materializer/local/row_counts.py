@@ -16,6 +16,8 @@ from materializer.lake.computed import Computed, Fewer
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from materializer.local.reading import LocalReader
+
 
 def fewer_rows(
     read: Callable[..., pa.Table],
@@ -46,11 +48,15 @@ def fewer_rows(
 
 
 def fewer_counted(
-    read: Callable[..., pa.Table], definition: Definition, path: str, plan: Plan, computed: Computed, gone: int
+    reader: LocalReader, definition: Definition, path: str, plan: Plan, computed: Computed, gone: int
 ) -> Fewer | None:
     """Return where an engine's results count fewer rows than the stored ones; see :meth:`LocalExecutor.fewer_counted`."""
-    time_type = definition.time_type
-    stored = read(path, plan.partials.version, [SLICE, "n"], plan.replaced - plan.discarded, SLICE, time_type)
+    time_type, columns = definition.time_type, [SLICE, "n"]
+    if computed.only is not None:
+        stored = reader.read_results(definition, path, plan.partials.version, columns, computed.only)
+    else:
+        spans = plan.replaced - plan.discarded
+        stored = reader.read(path, plan.partials.version, columns, spans, SLICE, time_type)
     was_at, now_at = (counts(rows, "n", time_type) for rows in (stored, computed.partials))
     was = now = short = 0
     missing: list[tuple[int, int, int, int, int]] = []

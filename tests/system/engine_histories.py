@@ -30,6 +30,7 @@ from deltalake import DeltaTable
 
 from materializer.api import Materializer
 from materializer.config import Config, ExecutorChoice, SparkConfig
+from materializer.core.refresh.plan import BY_KEY
 from tests import tables
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ DEFINITIONS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 NO: Final[Mapping[str, str]] = MappingProxyType({})
 EXECUTORS: Final[tuple[ExecutorChoice, ...]] = ("auto", "spark")
+STRATEGIES: Final = (BY_KEY, BY_KEY, BY_KEY, BY_KEY, "")
+"""Where results of single keys can be written, they are; without asking for it, whole slices of so few rows would be."""
 OPEN_ENDED: Final = ("compressed_hopping_window", "snapshot_window", "count_window")
 """Engines that take events without an end as they are."""
 
@@ -105,6 +108,7 @@ class World:
     times: list[datetime] = field(default_factory=list)
     seen: Counter[str] = field(default_factory=Counter)
     executors: Iterator[ExecutorChoice] = field(default_factory=lambda: cycle(EXECUTORS))
+    strategies: Iterator[str] = field(default_factory=lambda: cycle(STRATEGIES))
 
     @property
     def source(self) -> str:
@@ -190,6 +194,7 @@ class World:
         Raises:
             AssertionError: If a row differs.
         """
+        options = {"strategy": next(self.strategies)} | options
         report = made.refresh("made", executor=next(self.executors), **options)
         for run in report.runs:
             self.seen[f"strategy {run.plan.strategy}"] += 1

@@ -63,17 +63,19 @@ class Life:
     Args:
         start: First instant; ``POS_INF`` when nothing is known.
         end: Last instant; ``NEG_INF`` when nothing is known.
+        results: Upper bound of the results that its known stored results can turn into.
     """
 
     start: int
     end: int
+    results: int = 0
 
     @classmethod
     def of(cls, spans: Sequence[tuple[int, int]], stored: Sequence[StoredResult]) -> Life:
         """Return the life that changed times and stored results show."""
         first = [lo for lo, _ in spans[:1]] + [k.w_start for k in stored[:1]]
         last = [hi for _, hi in spans[-1:]] + [k.w_end for k in stored]
-        return cls(min(first, default=POS_INF), max(last, default=NEG_INF))
+        return cls(min(first, default=POS_INF), max(last, default=NEG_INF), sum(max(k.n, 1) for k in stored))
 
 
 def is_too_many(engine: WindowEngine, windows: int, most: int, rows: int, limit: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from materializer.core.engines.clock import ClosingClock
@@ -56,6 +56,34 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
+class KeySlices:
+    """The stored results that a refresh replaces: of some keys those in slices of their own, of other slices those of all keys.
+
+    Args:
+        of_keys: Keys, each with its slices.
+        whole: Slices that are replaced whole.
+    """
+
+    of_keys: tuple[tuple[Key, SpanSet], ...]
+    whole: SpanSet = field(default_factory=SpanSet)
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """The keys."""
+        return tuple(key for key, _ in self.of_keys)
+
+    @property
+    def keyed(self) -> SpanSet:
+        """The slices of which only some keys are replaced."""
+        return SpanSet.union(span for _, spans in self.of_keys for span in spans)
+
+    def within(self, spans: SpanSet) -> KeySlices:
+        """Return the part in some slices."""
+        found = ((key, own & spans) for key, own in self.of_keys)
+        return KeySlices(tuple((key, own) for key, own in found if own), self.whole & spans)
+
+
+@dataclass(frozen=True, slots=True)
 class Work:
     """What a refresh of an engine computes.
 
@@ -63,11 +91,13 @@ class Work:
         at: The clock that closes windows.
         parts: The ranges to compute anew, or None for everything.
         since: The frozen boundary: no result below it is computed, and no raw row below it is read.
+        only: The stored results that are replaced, where other keys of the same slices stay; None for whole slices.
     """
 
     at: ClosingClock
     parts: tuple[Part, ...] | None = None
     since: int = NEG_INF
+    only: KeySlices | None = None
 
 
 def together(*found: ChangedKeys) -> ChangedKeys:

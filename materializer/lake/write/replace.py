@@ -81,6 +81,7 @@ class _Replacement:
         column: The column with the bucket of a row.
         spans: The spans to replace.
         order: Columns to sort by.
+        within_buckets: Whether files are cut within a large bucket, too.
     """
 
     path: str
@@ -88,6 +89,7 @@ class _Replacement:
     column: SliceColumn
     spans: SpanSet
     order: Sequence[str]
+    within_buckets: bool = False
 
 
 def replace_spans(
@@ -100,6 +102,7 @@ def replace_spans(
     note: Mapping[str, Any],
     *,
     order: Sequence[str] = (),
+    within_buckets: bool = False,
 ) -> CommitResult:
     """Replace the rows of *spans* by *table*, in one commit that carries refresh number *n*.
 
@@ -112,6 +115,7 @@ def replace_spans(
         n: The refresh number.
         note: ``{plan, n, kind, source_version}``, for ``commitInfo.userMetadata``.
         order: Columns to sort the rows of a file by, *column* first; if empty, by *column* alone.
+        within_buckets: Whether files are cut within a large bucket, too.
 
     Raises:
         WriteFencedError: If the table already carries *n* or a higher number.
@@ -124,7 +128,7 @@ def replace_spans(
 
     def attempt(opened: DeltaTable) -> None:
         new = fitted(path, opened, table).cast(shape_of(opened))
-        replacement = _Replacement(path, new, column, spans, order or (column.name,))
+        replacement = _Replacement(path, new, column, spans, order or (column.name,), within_buckets)
         _replace(opened, replacement, files, stamped(app_id, n, note))
 
     with new_files(path, str(note.get("plan", ""))) as files:
@@ -202,7 +206,8 @@ def _replace(opened: DeltaTable, replacement: _Replacement, files: NewFiles, pro
         count += rows.num_rows
         if rows.num_rows:
             rows = _sorted(rows, replacement) if remaining else rows
-            write_parts(files, rows, replacement.column.name, replacement.column.type, target)
+            column, is_cut = replacement.column, replacement.within_buckets
+            write_parts(files, rows, column.name, column.type, target, within_buckets=is_cut)
     adds = files.adds(count, data_change=True)
     commit_files(opened, [*adds, *removals(replacement.path, opened, replaced, data_change=True)], properties)
 

@@ -11,6 +11,7 @@ time, into files of a hundred megabytes that contain all buckets.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -64,6 +65,8 @@ def rewrite(
     target: int,
     note: Mapping[str, Any],
     before_commit: Callable[[], None] = lambda: None,
+    *,
+    within_buckets: bool = False,
 ) -> CommitResult:
     """Rewrite the files of *group* in the driver's memory, and commit the new files.
 
@@ -76,6 +79,7 @@ def rewrite(
         target: Target number of rows in a file.
         note: ``{plan, n, kind, source_version}``, for ``commitInfo.userMetadata``.
         before_commit: Called when the new files exist; it may refuse the commit.
+        within_buckets: Whether a large bucket is cut, too: into files of neighbouring keys.
 
     Raises:
         RetryableError: If one of the files is no longer part of the table; nothing was committed.
@@ -83,7 +87,7 @@ def rewrite(
     """
     with new_files(path) as files:
         files.begin(open_table(path), by_driver=True)
-        write_parts(files, _rows(path, group, order), column, time_type, target)
+        write_parts(files, _rows(path, group, order), column, time_type, target, within_buckets=within_buckets)
         before_commit()
         return exchange(path, group, files, note)
 
@@ -104,10 +108,24 @@ def exchange(path: str, group: Group, files: NewFiles, note: Mapping[str, Any]) 
     return committed(path, None, 0, attempt, note, new_rows=group.rows)
 
 
-def write_parts(files: NewFiles, rows: pa.Table, column: str, time_type: TimeType, target: int) -> None:
-    """Write sorted rows into new files of about *target* rows, cut between buckets."""
+def write_parts(
+    files: NewFiles, rows: pa.Table, column: str, time_type: TimeType, target: int, *, within_buckets: bool = False
+) -> None:
+    """Write sorted rows into new files of about *target* rows, cut between buckets.
+
+    Args:
+        files: The new files.
+        rows: The rows.
+        column: The column with the bucket of a row.
+        time_type: The type of that column.
+        target: Rows that a file should hold.
+        within_buckets: Whether a large bucket is cut, too: into files of neighbouring keys.
+    """
     for part in _parts(rows, column, time_type, target):
-        files.write(part)
+        pieces = max(1, round(part.num_rows / target)) if within_buckets else 1
+        ends = np.linspace(0, part.num_rows, pieces + 1).round().astype(int).tolist()
+        for start, end in itertools.pairwise(ends):
+            files.write(part.slice(start, end - start))
 
 
 def _rows(path: str, group: Group, order: Sequence[str]) -> pa.Table:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from materializer.config import Config
 from materializer.core.compiled.definition import Definition
-from materializer.core.engines.work import Work
+from materializer.core.engines.work import KeySlices, Work
 from materializer.core.quality.gates import has_gate
 from materializer.core.quality.library import Library
 from materializer.core.refresh.plan import ExecutorKind, Lane, Plan, RunReport, Settle
@@ -37,6 +37,7 @@ from materializer.journal.transact import transact
 from materializer.lake.log import LogGapError, find_notes
 from materializer.lake.write.commit import fence
 from materializer.lake.write.replace import replace_by_files, replace_spans
+from materializer.lake.write.replace_keys import replace_keys
 from materializer.local.executor import LocalExecutor
 from materializer.local.kinds import NotLocal
 from materializer.services import processes
@@ -173,23 +174,37 @@ class DeltaPorts(SwitchTables):
         spans = plan.replaced if result.spans is None else result.spans
         if which is Which.PARTIALS and self.planner.of_engine is not None:
             spans -= plan.discarded
-        self._commit(plan, table, which, spans, result.rows, is_fetched=result.is_fetched)
+        only = None if result.only is None else result.only.within(spans)
+        self._commit(plan, table, which, spans, result.rows, is_fetched=result.is_fetched, only=only)
         self._checkpoint(f"wrote_{which}")
 
-    def _commit(self, plan: Plan, rows: Any, which: Which, spans: SpanSet, count: int, *, is_fetched: bool) -> None:
+    def _commit(
+        self,
+        plan: Plan,
+        rows: Any,
+        which: Which,
+        spans: SpanSet,
+        count: int,
+        *,
+        is_fetched: bool,
+        only: KeySlices | None = None,
+    ) -> None:
         aggregate, note = self.aggregate, self._note(plan, "data")
         if which is Which.OUTPUT:
             note |= note_of(aggregate, plan)
         path, app_id = aggregate.paths[which.value], aggregate.app_ids[which.value]
         column, order = aggregate.slice_column(which.value), aggregate.order(which.value)
         note |= changed_in(aggregate, plan, which.value, spans)
-        if is_fetched:
-            result = replace_spans(path, rows, column, spans, app_id, plan.n, note, order=order)
+        by_keys = aggregate.definition.engine is not None
+        if only is not None:
+            result = replace_keys(path, rows, column, order[1:], only, app_id, plan.n, note, order=order)
+        elif is_fetched:
+            result = replace_spans(path, rows, column, spans, app_id, plan.n, note, order=order, within_buckets=by_keys)
         else:
             spark, predicate = self._used or self._spark(), aggregate.predicate(which.value, spans)
 
             def lay_out(folder: str, names: Sequence[str]) -> None:
-                spark.lay_out(rows, path, folder, names, predicate=predicate, order=order, rows=count)
+                spark.lay_out(rows, path, folder, names, predicate=predicate, order=order, rows=count, by_keys=by_keys)
 
             result = replace_by_files(path, lay_out, column, spans, app_id, plan.n, note, rows=count)
         with self._lock:

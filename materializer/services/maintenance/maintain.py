@@ -310,16 +310,19 @@ class Maintainer:
     ) -> CommitResult:
         path, (column, time_type, order) = aggregate.paths[table], _laid_out(aggregate, table)
         note = {"plan": "", "n": 0, "kind": "maintain", "source_version": None}
+        # a refresh of an engine replaces results of single keys
+        by_keys = aggregate.definition.engine is not None and len(order) > 1
 
         def before_commit() -> None:
             self._checkpoint("maintain_written")
             self._check_lease(leased)
 
         if self.lake.config.driver_holds(group.rows, group.bytes):
-            return rewrite(path, group, column, time_type, order, target, note, before_commit)
+            return rewrite(path, group, column, time_type, order, target, note, before_commit, within_buckets=by_keys)
         with new_files(path) as files:
             names, count = [p.path for p in group.pieces], max(1, round(group.rows / target))
-            self.lake.engine().lay_out_again(path, names, files.begin(open_table(path)), order=order, files=count)
+            folder, spark = files.begin(open_table(path)), self.lake.engine()
+            spark.lay_out_again(path, names, folder, order=order, files=count, by_keys=by_keys)
             before_commit()
             return exchange(path, group, files, note)
 

@@ -47,12 +47,14 @@ class EngineRun:
         steps: The plan's steps.
         taken: The dirt that it does away with.
         conflicts: Slices below the frozen bound whose results would change, and stay as they are.
+        results: Upper bound of the results that the keys of the work have afterwards in the slices of the steps.
     """
 
     work: Work
     steps: tuple[Recompute | Settle, ...]
     taken: tuple[Entry, ...]
     conflicts: SpanSet = field(default_factory=SpanSet)
+    results: int = 0
 
 
 class EnginePlanner:
@@ -137,7 +139,9 @@ class EnginePlanner:
             work = Work(at, tuple(parts), state.frozen)
             windows = self._limit.of_parts(work, lives, changed.rows, state.cursor, partials_version)
             steps = self._fine(spans, touched - stale, changed, parts, estimate, windows)
-            return EngineRun(work, steps, taken, conflicts)
+            stored = sum(life.results for life in lives.values())
+            made = changed.rows * self._windows.share if windows is None else windows
+            return EngineRun(work, steps, taken, conflicts, stored + made)
         whole = self._whole(window)
         if differed:  # results anywhere may have been built on what differs
             whole |= SpanSet.of(Span(NEG_INF, state.threshold))

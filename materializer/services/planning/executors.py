@@ -11,7 +11,7 @@ from materializer.core.engines.work import Work
 from materializer.core.quality.builtin import built_in
 from materializer.core.quality.compiled import CompiledSuite
 from materializer.core.quality.gates import has_gate, is_on
-from materializer.core.refresh.plan import ExecutorKind, Lane, Plan
+from materializer.core.refresh.plan import OPENED, ExecutorKind, Lane, Plan
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
 from materializer.errors import DefinitionError, NotLocalError
 from materializer.local.executor import LocalExecutor
@@ -53,10 +53,12 @@ def chosen(
 
 def _why_not(aggregate: Aggregate, plan: Plan, work: Work | None, local: LocalExecutor) -> str:
     rows, size = plan.estimate.rows, plan.estimate.bytes
-    if rows > local.rows:
-        return f"it reads {rows:,} rows, and up to {local.rows:,} are computed here"
-    if size > local.size:
-        return f"it reads {size:,} bytes, and up to {local.size:,} are computed here"
+    # rows of other keys are skipped while files are read, and never in memory together
+    skips = OPENED if work is not None and work.only is not None else 1
+    if rows > skips * local.rows:
+        return f"it reads {rows:,} rows, and up to {skips * local.rows:,} are computed here"
+    if size > skips * local.size:
+        return f"it reads {size:,} bytes, and up to {skips * local.size:,} are computed here"
     if plan.lane is Lane.SPARK:
         return "its result may be larger than what the driver holds"
     if aggregate.source.name:

@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, assert_never
 from uuid import uuid4
 
 from materializer.core.engines.work import Work
+from materializer.core.quality.gates import has_gate
 from materializer.core.refresh.invalidation import MAX_KEYS, Cause, Entry, InvalidationLog
 from materializer.core.refresh.plan import (
     BY_KEY,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from materializer.core.compiled.definition import Definition
     from materializer.lake.extent import Extent
     from materializer.local.executor import LocalExecutor
-    from materializer.services.planning.engine_planner import EnginePlanner
+    from materializer.services.planning.engine_planner import EnginePlanner, EngineRun
     from materializer.spark.run.spark import Spark
 
 SAFETY: Final = 1.2
@@ -164,7 +165,7 @@ class RunPlanner:
         changed_in: SpanSet,
         due: _Due,
     ) -> Decision:
-        from materializer.services.planning import automatic_rollup, executors, prices
+        from materializer.services.planning import automatic_rollup, executors, key_results, prices
 
         dirty, outlived = due.dirty, due.outlived
         known = prices.prices_of(self.observation.others()[1])
@@ -186,6 +187,7 @@ class RunPlanner:
             taken = self._dirt(state, SpanSet.of(run.window) | state.log.retired).entries
         memory: dict[str, Any] = {}
         work: Work | None = None
+        of_slices: EngineRun | None = None
         if self.of_engine is None:
             computable = SpanSet.of(run.window) & frozen_bound.raw_spans(state)
             steps = together(decide(taken, facts), facts, computable)
@@ -201,6 +203,7 @@ class RunPlanner:
                 lambda s: self._dirt(state, s).entries,
                 changed_in,
             )
+            of_slices, made = made, self._of_keys(made, state, heads, outlived)
             taken, steps, work, memory = made.taken, made.steps, made.work, {"engine": asdict(made.work.at)}
             if conflicts := made.conflicts - SpanSet.union(e.span for e in state.uncomputable):
                 entries = tuple(Entry(span, None, Cause.CONFLICT) for span in conflicts)
@@ -211,7 +214,7 @@ class RunPlanner:
         self._refuse_if_strict(steps)
         plan = Plan(
             uuid4().hex,
-            1 + max(state.last_n, *(h.n for h in heads.values())),
+            _next_n(state, heads),
             state.cursor,
             run.window,
             taken,
@@ -221,6 +224,10 @@ class RunPlanner:
             TableBase(heads[Which.OUTPUT].table_id, heads[Which.OUTPUT].version),
         )
         plan = replace(plan, lane=self._lane(state, plan, raw, stored))
+        if of_slices is not None and work is not None and work.only is not None and plan.lane is Lane.SPARK:
+            of_slices = key_results.rejecting(of_slices, "the results of these keys may be more than the driver holds")
+            work, plan = of_slices.work, replace(plan, steps=of_slices.steps)
+            plan = replace(plan, lane=self._lane(state, plan, raw, stored))
         executor, reason = executors.chosen(
             self.observation.aggregate, plan, work, self._config, self._local, self.request.options.executor
         )
@@ -231,6 +238,19 @@ class RunPlanner:
         events.append(Planned(plan, run.window.end, options))
         note = RunNote(run, window, dirty_spans, state.cursor, captured, state)
         return Decision(tuple(events), plan, work, note)
+
+    def _of_keys(
+        self, run: EngineRun, state: AggregateState, heads: dict[Which, OwnTableHead], outlived: SpanSet
+    ) -> EngineRun:
+        """Return an engine's run that replaces only the results of changed keys, where that is allowed and cheaper."""
+        from materializer.services.planning import key_results
+
+        why_whole = "rows that the output no longer retains are removed" if outlived else ""
+        if has_gate(self.observation.aggregate.definition.spec, _next_n(state, heads)):
+            why_whole = "its gate checks whole slices"
+        asked = self.request.options.strategy
+        version = heads[Which.PARTIALS].version
+        return key_results.of_keys(run, self.observation, state.cursor, version, asked, why_whole)
 
     def whole_plan(
         self, state: AggregateState, heads: dict[Which, OwnTableHead], window: Span
@@ -319,8 +339,8 @@ class RunPlanner:
         bound = _likely(stored, plan.replaced - plan.spans)
         for step in plan.steps:
             match step:
-                case Recompute(spans=spans, windows=int(windows), is_rebuild=is_rebuild):
-                    bound += windows + (0 if is_rebuild else _likely(stored, spans))
+                case Recompute(spans=spans, windows=int(windows), is_rebuild=is_rebuild, keys=keys):
+                    bound += windows + (0 if is_rebuild or keys is not None else _likely(stored, spans))
                 case Recompute(spans=spans, estimate=estimate, changed_rows=changed):
                     groups = float(estimate.rows) if changed is None else _likely(stored, spans) + changed
                     if ratio:
@@ -346,6 +366,11 @@ class RunPlanner:
                     f"the plan for '{self.observation.aggregate.name}' is a rebuild: {step.reason}",
                     hint="run it without --strict, or backfill first",
                 )
+
+
+def _next_n(state: AggregateState, heads: Mapping[Which, OwnTableHead]) -> int:
+    """Return the number of the next refresh."""
+    return 1 + max(state.last_n, *(h.n for h in heads.values()))
 
 
 def _checks_rows(definition: Definition) -> str:

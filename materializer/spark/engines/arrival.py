@@ -31,7 +31,7 @@ from materializer.core.engines.event_time_window import advanced
 from materializer.core.engines.work import Work, raw_spans
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.journal.events import SourceIdentity
-from materializer.spark.engines import questions, run
+from materializer.spark.engines import key_results, questions, run
 from materializer.spark.engines.daily_time_series import DAY, count_sql, day_sql, is_outside_sql, number_sql, window_sql
 from materializer.spark.engines.panes import AT as PLACE
 from materializer.spark.engines.query import CLOSED_ON_ARRIVAL, TIME, VERSION
@@ -80,6 +80,38 @@ def counted_rows(
     if last is not None and work.since != NEG_INF:
         rows = rows.where(questions.lasts_sql(last))
     return rows if parts is None else run.in_parts(definition, rows, parts)
+
+
+def rows_of_keys(
+    spark: SparkSession,
+    budget: Budget,
+    definition: Definition,
+    source: SourceIdentity,
+    version: int,
+    work: Work,
+    parts: DataFrame,
+) -> tuple[DataFrame, bool]:
+    """Return the same rows for ranges of a few keys, and whether the driver read them: it skips the rows of other keys.
+
+    Args:
+        spark: A session.
+        budget: What the driver holds.
+        definition: The definition of the aggregate.
+        source: The source table.
+        version: The source version.
+        work: The work to compute.
+        parts: Its ranges as a frame.
+    """
+    params, ranges = run.engine_of(definition).params, work.parts or ()
+    if definition.spec.lateness != "recompute":
+        return counted_rows(spark, definition, source, version, work, parts), False
+    spans = raw_spans(ranges, MAX_RAW_SPANS, last_long=params.end is not None)
+    keys = list({part.key: None for part in ranges})
+    frame, is_few = key_results.raw_rows(spark, budget, definition, source, version, spans, keys)
+    rows = run.prepared(definition, frame, spans)
+    if params.lasts_from(work.since) is not None and work.since != NEG_INF:
+        rows = rows.where(questions.lasts_sql(params.lasts_from(work.since)))
+    return run.in_parts(definition, rows, parts), is_few
 
 
 def late_rows(

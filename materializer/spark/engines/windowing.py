@@ -13,12 +13,12 @@ from materializer.config import Budget
 from materializer.core.compiled.definition import Definition
 from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.ranges import StoredResult
-from materializer.core.engines.work import ChangedKeys, Key, Work
+from materializer.core.engines.work import ChangedKeys, Key, KeySlices, Work
 from materializer.core.refresh.plan import Plan
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
 from materializer.errors import ChangeFeedGapError
 from materializer.journal.events import SourceIdentity
-from materializer.spark.engines import arrival, questions, run
+from materializer.spark.engines import arrival, key_results, questions, run
 from materializer.spark.engines.census import Census, census
 from materializer.spark.engines.query import Before
 from materializer.spark.query import compute as c
@@ -66,6 +66,8 @@ class Windowing:
         """
         spark = self._spark
         version, replaced = plan.partials.version, plan.replaced - plan.discarded
+        if work.only is not None and work.parts:
+            return self._results_of_keys(definition, source, partials_path, plan, work, work.only)
         stored = read_small.kept_rows(spark, self._budget, definition, partials_path, version, replaced, few=is_small)
         stored = c.kept_partials(definition, stored, replaced)
         if work.parts == ():
@@ -84,6 +86,28 @@ class Windowing:
             return run.revised(run.everything(definition, raw, work.at, replaced, before), stored), [seen]
         found = run.changed_results(definition, raw, work.parts, parts, work.at, stored, before)
         return c.kept_partials(definition, found, replaced), [seen]
+
+    def _results_of_keys(
+        self,
+        definition: Definition,
+        source: SourceIdentity,
+        path: str,
+        plan: Plan,
+        work: Work,
+        only: KeySlices,
+    ) -> tuple[DataFrame, list[Observation]]:
+        """Return the same where only the results of some keys are replaced."""
+        spark, version, found = self._spark, plan.partials.version, work.parts or ()
+        stored = key_results.stored_rows(spark, self._budget, definition, path, version, only)
+        parts = run.part_frame(spark, definition, found)
+        before = self._before(definition, path, version, work, parts)
+        raw, is_few = arrival.rows_of_keys(spark, self._budget, definition, source, plan.source_version, work, parts)
+        raw, seen = c.counted(raw, "recompute")
+        raw = self._looking_back(definition, raw, path, version, work, parts)
+        if is_few:
+            raw, stored = raw.coalesce(1), stored.coalesce(1)
+        rows = run.changed_results(definition, raw, found, parts, work.at, stored, before)
+        return c.kept_partials(definition, rows, only.keyed | only.whole), [seen]
 
     def census(
         self,

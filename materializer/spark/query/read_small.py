@@ -38,14 +38,19 @@ def raw_rows(
 
     Rows with other values than those of *within* are not wanted.
     """
-    spec = definition.spec
-    types = dict(definition.spec.read_types)
-    named = {spec.time_column, *([spec.sequence] if spec.sequence else ())}
-    if source.name or not named <= types.keys() or not all(map(_PLAIN.fullmatch, types.values())):
+    if not is_readable(definition, source):
         return c.read_version(spark, source, version)
-    at = spec.time_column
+    types, at = dict(definition.spec.read_types), definition.spec.time_column
     found = _picked(budget, source.path, version, list(types), spans, at, definition.time_type, budget.raw, within)
     return c.read_version(spark, source, version) if found is None else c.frame_of(spark, found, types)
+
+
+def is_readable(definition: Definition, source: SourceIdentity) -> bool:
+    """Return whether the driver can read the columns of a source that a definition reads."""
+    spec, types = definition.spec, dict(definition.spec.read_types)
+    named = {spec.time_column, *([spec.sequence] if spec.sequence else ())}
+    is_stored = not isinstance(source, c.ComputedSource) and not source.name
+    return is_stored and named <= types.keys() and all(map(_PLAIN.fullmatch, types.values()))
 
 
 def kept_rows(

@@ -12,13 +12,14 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from materializer.core.compiled.definition import quoted
 from materializer.spark.runtime.failures import spoken
 
 ROWS_PER_FILE: Final = 100_000
 _OUTSIDE: Final = "a row to be written lies outside the spans that are replaced"
 
 
-def lay_out(frame: DataFrame, folder: str, *, order: Sequence[str] = (), files: int = 0) -> None:
+def lay_out(frame: DataFrame, folder: str, *, order: Sequence[str] = (), files: int = 0, by_keys: bool = False) -> None:
     """Append *frame* to the table at *folder*, cut by time into about *files* files.
 
     Args:
@@ -26,12 +27,14 @@ def lay_out(frame: DataFrame, folder: str, *, order: Sequence[str] = (), files: 
         folder: A table that has no readers yet.
         order: Columns to sort by, the bucket first; if empty, the rows are written as they are.
         files: Approximate number of files, if they are sorted.
+        by_keys: Whether a large bucket is cut, too: into files of neighbouring keys.
 
     Raises:
         StorageError: If the disk is full or refuses the write.
     """
     if order:
-        frame = frame.repartitionByRange(files, sf.col(order[0])) if files > 1 else frame.coalesce(1)
+        by = [sf.col(quoted(name)) for name in (order if by_keys else order[:1])]
+        frame = frame.repartitionByRange(files, *by) if files > 1 else frame.coalesce(1)
         frame = frame.sortWithinPartitions(*order)
     with spoken("writing files", table=folder):
         frame.write.format("delta").mode("append").save(folder)

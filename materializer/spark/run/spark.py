@@ -24,13 +24,14 @@ from materializer.core.aggregates.python import PythonAggregate
 from materializer.core.compiled.definition import Definition
 from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.work import Work
-from materializer.core.refresh.plan import Lane, Plan
+from materializer.core.refresh.plan import OPENED, Lane, Plan
 from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import DataError, ResultTooLargeError, SparkDiedError, SparkError
 from materializer.journal.events import SourceIdentity
 from materializer.lake.computed import Computed, Fewer
 from materializer.spark.describe.analyse import Analysed, analyse
+from materializer.spark.engines import key_results
 from materializer.spark.engines.compare import compare_results
 from materializer.spark.engines.windowing import Windowing
 from materializer.spark.query import compute as c
@@ -144,7 +145,8 @@ class Spark:
     ) -> Computed:
         refuse_unknown(definition, self._python)
         self._group = f"materializer-{uuid4().hex}"
-        few = plan.estimate.likely_rows <= ONE_PARTITION and plan.estimate.rows <= self.budget.opened
+        most = self.budget.opened * (OPENED if work is not None and work.only is not None else 1)
+        few = plan.estimate.likely_rows <= ONE_PARTITION and plan.estimate.rows <= most
         is_small = few and plan.windows <= FEW_WINDOWS
         simply = options.planned_simply(self.spark, compiles=not options.is_plain(definition))
         with self.counted(), simply if is_small else nullcontext():
@@ -162,6 +164,7 @@ class Spark:
                 else:
                     computed = results.cached(definition, frame, plan, self._group)
                 computed.rows_read = sum(map(c.rows_seen, observations))
+        computed.only = None if work is None else work.only
         return computed
 
     def _rows_of(
@@ -241,9 +244,12 @@ class Spark:
         """
         spans = plan.replaced - plan.discarded
         with self.counted(), spoken("counting the rows of kept results", table=path, version=plan.partials.version):
-            stored = c.kept_partials(
-                definition, plan_rows.stored_rows(self.spark, self.budget, definition, path, plan, spans), spans
-            )
+            if computed.only is None:
+                stored = plan_rows.stored_rows(self.spark, self.budget, definition, path, plan, spans)
+                stored = c.kept_partials(definition, stored, spans)
+            else:
+                version, only = plan.partials.version, computed.only
+                stored = key_results.stored_rows(self.spark, self.budget, definition, path, version, only)
             return row_counts.fewer_counted(self.spark, definition, stored, computed, gone)
 
     def published_since(self, path: str, after: int | None, upto: int, where: str) -> DataFrame:
@@ -273,6 +279,7 @@ class Spark:
         predicate: str,
         order: Sequence[str],
         rows: int,
+        by_keys: bool = False,
     ) -> None:
         """Write new rows into another table, and with them the rows of some files that *predicate* does not replace.
 
@@ -284,22 +291,25 @@ class Spark:
             predicate: Spark SQL that each new row satisfies.
             order: Columns to sort by, the bucket first.
             rows: Approximate number of new rows.
+            by_keys: Whether a large bucket is cut, too: into files of neighbouring keys.
         """
         others = spark_write.rows_of_files(self.spark, path, names, frame) if names else None
         files = max(1, round(rows / spark_write.ROWS_PER_FILE)) + len(names)
         with self.counted():
             rows_to_write = spark_write.replacing(frame, others, predicate, order[0])
-            spark_write.lay_out(rows_to_write, folder, order=order, files=files)
+            spark_write.lay_out(rows_to_write, folder, order=order, files=files, by_keys=by_keys)
 
     def append(self, frame: DataFrame, folder: str) -> None:
         """Write rows into another table, as they are."""
         with self.counted():
             spark_write.lay_out(frame, folder)
 
-    def lay_out_again(self, path: str, names: Sequence[str], folder: str, *, order: Sequence[str], files: int) -> None:
+    def lay_out_again(
+        self, path: str, names: Sequence[str], folder: str, *, order: Sequence[str], files: int, by_keys: bool = False
+    ) -> None:
         """Write the rows of files *names* of the table at *path* into the empty table at *folder*, as *files* sorted files."""
         frame = spark_write.rows_of_files(self.spark, path, names, self.spark.read.format("delta").load(folder))
-        spark_write.lay_out(frame, folder, order=order, files=files)
+        spark_write.lay_out(frame, folder, order=order, files=files, by_keys=by_keys)
 
     # -- questions -------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,143 @@
+"""What this process reads of a table for one refresh: few rows, of files that it reads as Spark does."""
+
+# ruff: noqa: PLC0415 - most commands read no row
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from materializer.core.compiled.definition import SLICE, Definition, key_column
+from materializer.core.engines.work import Key, KeySlices
+from materializer.core.refresh.plan import OPENED
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.spans import SpanSet
+from materializer.local.kinds import NotLocal
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from materializer.lake.keys import Within
+
+
+@dataclass(slots=True)
+class LocalReader:
+    """Reads rows within bounds.
+
+    Args:
+        rows: The most rows that are read for one refresh.
+        size: The most bytes of files that are read for one refresh.
+    """
+
+    rows: int
+    size: int
+
+    def read(
+        self,
+        path: str,
+        version: int,
+        columns: Sequence[str],
+        spans: SpanSet,
+        at: str,
+        time_type: TimeType,
+        within: Within | None = None,
+    ) -> pa.Table:
+        """Return the rows of some spans of a table.
+
+        Args:
+            path: A table.
+            version: The version of the table.
+            columns: Columns to return.
+            spans: The spans.
+            at: The time column.
+            time_type: The type of that column.
+            within: Rows with other values are not wanted, but may be returned.
+
+        Raises:
+            NotLocal: If Spark has to read them.
+        """
+        from materializer.lake.local_read import read_small_rows
+
+        found = read_small_rows(
+            path,
+            version,
+            columns,
+            spans,
+            time=at,
+            time_type=time_type,
+            max_rows=self.rows,
+            max_bytes=self.size,
+            is_exact=True,
+            within=within,
+        )
+        if found is None:
+            raise NotLocal("files that only Spark can read, or more rows than were expected")
+        return self.bounded(found)
+
+    def read_keys(
+        self,
+        path: str,
+        version: int,
+        columns: Sequence[str],
+        spans: SpanSet,
+        keys: Sequence[Key],
+        names: Sequence[str],
+        at: str,
+        time_type: TimeType,
+    ) -> pa.Table:
+        """Return the rows of some keys, by the columns *names*; the other arguments and the error are those of :meth:`read`."""
+        from materializer.lake.local_read import read_rows_of_keys
+
+        found = read_rows_of_keys(
+            path,
+            version,
+            columns,
+            spans,
+            keys,
+            names,
+            time=at,
+            time_type=time_type,
+            max_rows=self.rows,
+            max_bytes=self.size,
+            max_opened=OPENED * self.rows,
+        )
+        if found is None:
+            raise NotLocal("files that only Spark can read, or more rows than were expected")
+        return found
+
+    def read_results(
+        self, definition: Definition, path: str, version: int, columns: Sequence[str], only: KeySlices
+    ) -> pa.Table:
+        """Return the stored results of an engine that a run replaces, where it replaces those of some keys.
+
+        Args:
+            definition: The definition.
+            path: Our partials table.
+            version: The version of that table.
+            columns: Columns to return.
+            only: The results that are replaced.
+
+        Raises:
+            NotLocal: If Spark has to read them.
+        """
+        import pyarrow as pa
+
+        from materializer.lake.key_rows import is_replaced
+
+        names, kind = [key_column(k.name) for k in definition.spec.keys], definition.time_type
+        wanted = list(dict.fromkeys([SLICE, *names, *columns]))
+        rows = self.read_keys(path, version, wanted, only.keyed, only.keys, names, SLICE, kind)
+        if only.whole:
+            rows = pa.concat_tables([rows, self.read(path, version, wanted, only.whole, SLICE, kind)])
+        return rows.filter(pa.array(is_replaced(rows, names, SLICE, kind, only))).select(list(columns))
+
+    def bounded(self, rows: pa.Table) -> pa.Table:
+        """Return rows that are not larger than this process may hold.
+
+        Raises:
+            NotLocal: If they are.
+        """
+        if rows.nbytes > self.size:
+            raise NotLocal(f"{rows.nbytes:,} bytes of rows")
+        return rows
