@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -176,11 +176,8 @@ def read_rows_of_keys(
             return None
         dataset = files.rows
         wanted = list(dict.fromkeys([*columns, *names, time, *([open_column] if open_column else [])]))
-        scanner = dataset.scanner(
-            columns=wanted, filter=having_keys(dataset.schema, names, keys), batch_readahead=1, fragment_readahead=1
-        )
         batches, size, rows = [], 0, 0
-        for batch in scanner.to_batches():
+        for batch in _batches_of_keys(dataset, wanted, keys, names):
             found = plain(pa.Table.from_batches([batch]))
             is_wanted = inside(instants_of(found[time], time_type).fill_null(0), spans)
             is_wanted &= found[time].is_valid().to_numpy()
@@ -196,6 +193,22 @@ def read_rows_of_keys(
         return every.select(list(columns))
     except (DeltaError, MaterializerError, OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
+
+
+def _batches_of_keys(
+    dataset: ds.FileSystemDataset, columns: Sequence[str], keys: Sequence[Key], names: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Yield at least the rows of some keys; a file may have a type of its own for a key, by which it is not filtered."""
+    kinds: dict[tuple[pa.DataType | None, ...], list[Any]] = {}
+    for fragment in dataset.get_fragments():
+        schema = fragment.physical_schema
+        own = tuple(schema.field(n).type if n in schema.names else None for n in names)
+        kinds.setdefault(own, []).append(fragment)
+    for own, fragments in kinds.items():
+        as_declared = [n for n, kind in zip(names, own, strict=True) if kind == dataset.schema.field(n).type]
+        part = type(dataset)(fragments, dataset.schema, dataset.format, dataset.filesystem)
+        where = having_keys(dataset.schema, [n if n in as_declared else None for n in names], keys)
+        yield from part.scanner(columns=columns, filter=where, batch_readahead=1, fragment_readahead=1).to_batches()
 
 
 def _inside(

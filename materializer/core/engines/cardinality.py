@@ -12,7 +12,7 @@ life is long. In both cases one wrong row would cause unbounded work, so the win
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from materializer.core.engines.base import WindowEngine
@@ -63,7 +63,7 @@ class Life:
     Args:
         start: First instant; ``POS_INF`` when nothing is known.
         end: Last instant; ``NEG_INF`` when nothing is known.
-        results: Upper bound of the results that its known stored results can turn into.
+        results: Upper bound of the results in the slices of its ranges, changes left out.
     """
 
     start: int
@@ -75,7 +75,11 @@ class Life:
         """Return the life that changed times and stored results show."""
         first = [lo for lo, _ in spans[:1]] + [k.w_start for k in stored[:1]]
         last = [hi for _, hi in spans[-1:]] + [k.w_end for k in stored]
-        return cls(min(first, default=POS_INF), max(last, default=NEG_INF), sum(max(k.n, 1) for k in stored))
+        return cls(min(first, default=POS_INF), max(last, default=NEG_INF))
+
+    def with_results(self, stored: Sequence[StoredResult]) -> Life:
+        """Return the life with more stored results, from whose rows as many results at most are computed again."""
+        return replace(self, results=self.results + sum(max(k.n, 1) for k in stored))
 
 
 def is_too_many(engine: WindowEngine, windows: int, most: int, rows: int, limit: int) -> bool:

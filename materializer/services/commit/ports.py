@@ -216,7 +216,9 @@ class DeltaPorts(SwitchTables):
         spans = plan.spans - withheld if withheld else plan.replaced
         version = self.head(Which.PARTIALS).version
         stored = self.observation.partials(version).estimate(spans)
-        in_driver = plan.lane is Lane.DRIVER or self._config.driver_holds(stored.rows, stored.bytes)
+        # where a refresh of an engine replaces results of keys, the slices around them may be large
+        is_whole = self.planner.of_engine is None or not plan.keyed
+        in_driver = (plan.lane is Lane.DRIVER and is_whole) or self._config.driver_holds(stored.rows, stored.bytes)
         self._used = self._spark()
         output = self._used.finalise_committed(
             self._published(), self.aggregate.paths["partials"], version, spans, fetch=in_driver

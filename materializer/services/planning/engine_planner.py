@@ -47,14 +47,16 @@ class EngineRun:
         steps: The plan's steps.
         taken: The dirt that it does away with.
         conflicts: Slices below the frozen bound whose results would change, and stay as they are.
-        results: Upper bound of the results that the keys of the work have afterwards in the slices of the steps.
+        lives: The life of each key of the work, with its stored results.
+        made: Upper bound of the results that they have more afterwards.
     """
 
     work: Work
     steps: tuple[Recompute | Settle, ...]
     taken: tuple[Entry, ...]
     conflicts: SpanSet = field(default_factory=SpanSet)
-    results: int = 0
+    lives: Mapping[Key, Life] = field(default_factory=dict)
+    made: int = 0
 
 
 class EnginePlanner:
@@ -139,9 +141,8 @@ class EnginePlanner:
             work = Work(at, tuple(parts), state.frozen)
             windows = self._limit.of_parts(work, lives, changed.rows, state.cursor, partials_version)
             steps = self._fine(spans, touched - stale, changed, parts, estimate, windows)
-            stored = sum(life.results for life in lives.values())
             made = changed.rows * self._windows.share if windows is None else windows
-            return EngineRun(work, steps, taken, conflicts, stored + made)
+            return EngineRun(work, steps, taken, conflicts, lives, made)
         whole = self._whole(window)
         if differed:  # results anywhere may have been built on what differs
             whole |= SpanSet.of(Span(NEG_INF, state.threshold))
@@ -296,10 +297,11 @@ class EnginePlanner:
         ]
         if len(parts) > self._most_parts:
             return None, SpanSet(), f"{len(parts):,} ranges of keys are touched", {}
-        lives = {
-            part.key: Life.of(changed.spans.get(part.key, []), [row for row, _ in stored.get(part.key, [])])
-            for part in parts
-        }
+        lives = {part.key: self._life(part.key, changed, stored) for part in parts}
+        for part in parts:
+            around = self._definition.grid.cover(Span(part.start, part.end))
+            near_rows = [row for row, _ in stored.get(part.key, []) if around.start <= row.w_start < around.end]
+            lives[part.key] = lives[part.key].with_results(near_rows)
         return parts, conflicts, "", lives
 
     def _above(
@@ -364,6 +366,10 @@ class EnginePlanner:
         rows = [row for row, _ in stored.get(key, [])]
         spans = changed.spans.get(key, [])
         return self._windows.ranges(spans, rows, is_complete=is_complete)
+
+    @staticmethod
+    def _life(key: Key, changed: ChangedKeys, stored: StoredResults) -> Life:
+        return Life.of(changed.spans.get(key, []), [row for row, _ in stored.get(key, [])])
 
     def _parts_of(
         self, key: Key, ranges: Sequence[Range], stored: Sequence[tuple[StoredResult, dict[str, Any]]]

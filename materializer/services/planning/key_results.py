@@ -56,9 +56,10 @@ def of_keys(
     keyed = step.spans - whole
     if not keyed:
         return run
-    parts = run.work.parts
-    keys = {part.key for part in parts}
-    others = max(stored.rows_in(keyed) - run.results, 0)
+    only = KeySlices(_slices(definition, run.work.parts, step.spans.at_most(MAX_SPANS), whole), whole)
+    keys = set(only.keys)
+    results = run.made + sum(run.lives[key].results for key in keys)
+    others = max(stored.rows_in(keyed) - results, 0)
     if not others and asked != BY_KEY:
         return run
     if why_not := why_not_recorded(definition) or _why_not(keys) or why_whole:
@@ -73,20 +74,19 @@ def of_keys(
         return rejecting(
             run, f"files of {rows:,} results may hold the keys, and up to {MOST_REWRITTEN:,} are written here"
         )
-    only = KeySlices(_slices(definition, parts, step.spans.at_most(MAX_SPANS), whole), whole)
     against = (*step.rejected, Rejected("recompute", f"would write about {others:,} results of other keys again"))
     steps: list[Recompute | Settle] = [
         replace(
             step,
             spans=keyed,
-            estimate=_cost(run, observation, source_version),
+            estimate=_cost(run, observation, source_version, results),
             rejected=against,
             keys=len(keys),
-            windows=run.results,
+            windows=results,
         )
     ]
     if whole:
-        steps.append(Recompute(whole, "results there are not known row by row, or not there yet", windows=0))
+        steps.append(Recompute(whole, "results there are not known row by row, or not there yet", windows=run.made))
     steps += [s for s in run.steps if s is not step]
     return replace(run, work=replace(run.work, only=only), steps=tuple(steps))
 
@@ -102,7 +102,7 @@ def rejecting(run: EngineRun, why: str) -> EngineRun:
     return replace(run, steps=steps)
 
 
-def _cost(run: EngineRun, observation: Observation, version: int) -> Estimate:
+def _cost(run: EngineRun, observation: Observation, version: int, results: int) -> Estimate:
     """Return the cost of reading the raw rows of the keys of a run."""
     definition, parts = observation.aggregate.definition, run.work.parts or ()
     within = values_of(definition.key_sources, {part.key for part in parts})
@@ -110,7 +110,7 @@ def _cost(run: EngineRun, observation: Observation, version: int) -> Estimate:
     extent = files(source, version, definition.spec.time_column, definition.time_type, within)
     last_long = definition.engine is not None and definition.engine.params.end is not None
     found = estimate_of(extent, raw_spans(parts, MAX_SPANS, last_long=last_long))
-    return replace(found, likely_rows=min(found.likely_rows, run.results))
+    return replace(found, likely_rows=min(found.likely_rows, results))
 
 
 def _is_known(entry: Entry) -> bool:

@@ -1,0 +1,286 @@
+"""Engines write the results of the keys that changed; all others stay as they are stored, without a JVM."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from materializer.core.refresh.plan import Recompute
+from materializer.core.time.spans import SpanSet
+from tests import tables
+from tests.services.keyed import TIME, Keyed
+from tests.services.no_spark import LocalLake
+
+MINUTE = 60_000_000
+GAP = 10
+SESSIONS: dict[str, Any] = {"engine": "session_window", "session_gap": f"{GAP} minutes"}
+SERIES: dict[str, Any] = {
+    "engine": "time_series",
+    "step": "10 minutes",
+    "window_size": "20 minutes",
+    "origin": "1970-01-01",
+    "fill": "0",
+}
+MEASURES = {"v": "sum(v)", "n": "count(*)", "most": "max(v)"}
+MANY: dict[str, Any] = {"rows": 1_000_000, "size": 1 << 28}
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+DOMAINS: dict[str, tuple[pa.DataType, list[Any]]] = {
+    "text": (pa.string(), ["", "a", "'", "é", None]),
+    "number": (pa.int32(), [-1, 0, 7, None]),
+    "day": (pa.date32(), [date(1969, 12, 31), date(9999, 12, 31), date(2025, 3, 1), None]),
+    "old": (pa.date32(), [date(1, 1, 1), date(1582, 10, 15), None]),
+    "moment": (pa.timestamp("us", "UTC"), [EPOCH - timedelta(microseconds=1), EPOCH + timedelta(days=9999), None]),
+    "fee": (pa.decimal128(9, 3), [Decimal("-1.000"), Decimal("0.001"), None]),
+    "flag": (pa.bool_(), [True, False, None]),
+    "raw": (pa.binary(), [b"", b"\x00\xff", None]),
+    "ratio": (pa.float64(), [0.0, -0.0, float("nan"), None]),
+}
+NEVER = ("old", "ratio")
+"""Keys whose changed values are not told apart by all readers: whole slices are written."""
+
+
+class Made(LocalLake):
+    """A lake with an engine's aggregate over readings by keys."""
+
+    def __init__(
+        self, root: Path, source: Path, keys: dict[str, pa.DataType], definition: dict[str, Any], **more: Any
+    ) -> None:
+        root.mkdir()
+        super().__init__(root, engine=Keyed(), **MANY)
+        self.source = str(source)
+        self.opened.define("made", self.source, time="ts", keys=list(keys), measures=MEASURES, **definition, **more)
+
+    def refresh(self, **options: Any) -> Any:
+        """Refresh in one run, and return it."""
+        [run] = self.opened.refresh("made", **options).runs
+        return run
+
+    def rows(self, table: str = "output") -> list[str]:
+        """Return the rows of a table in some order, as text."""
+        folder = self.root / "made" / table
+        path = folder if table == "output" else next(folder.iterdir())
+        return sorted(map(repr, DeltaTable(str(path)).to_pyarrow_table().to_pylist()))
+
+    def results(self) -> list[tuple[Any, ...]]:
+        """Return the first minute, the key, the sum and the count of each published result."""
+        rows = DeltaTable(str(self.root / "made" / "output")).to_pyarrow_table().to_pylist()
+        start = [round(row["window_start"].timestamp() / 60) for row in rows]
+        return sorted([(at, row["text"], row["v"], row["n"]) for at, row in zip(start, rows, strict=True)], key=repr)
+
+
+class Readings:
+    """The source of some lakes."""
+
+    def __init__(self, path: Path, keys: dict[str, pa.DataType]) -> None:
+        self.path = path
+        self.schema = pa.schema([("ts", TIME), *keys.items(), ("v", pa.int64()), ("id", pa.int64())])
+        self.count = 0
+        tables.create(path, self.schema)
+
+    @property
+    def table(self) -> DeltaTable:
+        """The newest version."""
+        return DeltaTable(str(self.path))
+
+    def add(self, *rows: tuple[Any, ...]) -> None:
+        """Commit rows (minute, keys, value)."""
+        every = [(at * MINUTE, *rest, self.count + i) for i, (at, *rest) in enumerate(rows)]
+        self.count += len(rows)
+        columns = list(zip(*every, strict=True))
+        times = pa.array(columns[0], pa.int64()).cast(TIME)
+        others = [pa.array(c, f.type) for c, f in zip(columns[1:], list(self.schema)[1:], strict=True)]
+        write_deltalake(str(self.path), pa.table([times, *others], schema=self.schema), mode="append")
+
+
+def sessions(source: Readings) -> list[tuple[Any, ...]]:
+    """Return the closed sessions of the key ``text``, by a loop over all rows."""
+    by_key: dict[Any, list[tuple[int, int]]] = defaultdict(list)
+    for row in source.table.to_pyarrow_table().to_pylist():
+        by_key[row["text"]].append((round(row["ts"].timestamp() / 60), row["v"]))
+    found = []
+    for key, rows in by_key.items():
+        groups: list[list[tuple[int, int]]] = []
+        for at, v in sorted(rows):
+            if groups and at - groups[-1][-1][0] < GAP:
+                groups[-1].append((at, v))
+            else:
+                groups.append([(at, v)])
+        found += [(g[0][0], key, sum(v for _, v in g), len(g)) for g in groups[:-1]]
+    return sorted(found, key=repr)
+
+
+def of_text(root: Path, keys: int = 1_500, definition: dict[str, Any] = SESSIONS, **more: Any) -> tuple[Readings, Made]:
+    """Return a source with a session of each key in each of ten hours, and a lake over it, refreshed."""
+    source = Readings(root / "readings", {"text": pa.string()})
+    source.add(*((60 * h + i % 50, f"k{i:04}", i + h) for h in range(10) for i in range(keys)))
+    lake = Made(root / "lake", source.path, {"text": pa.string()}, definition, **more)
+    lake.refresh()
+    return source, lake
+
+
+@pytest.mark.parametrize("definition", [SESSIONS, SERIES], ids=["sessions", "series"])
+@pytest.mark.parametrize(
+    "keys", [("text",), ("number", "flag"), ("day",), ("moment", "fee"), ("raw",), *((k,) for k in NEVER)]
+)
+def test_results_of_keys_and_whole_slices_are_the_same_tables(
+    tmp_path: Path, keys: tuple[str, ...], definition: dict[str, Any]
+) -> None:
+    """
+    Over random inserts, late rows, updates, moves of rows to another key or time, and deletes, both tables of a lake that writes
+    results of keys and of one that writes whole slices are the same, row by row, revisions too; so they are after maintenance.
+    """
+    draw = random.Random(repr((keys, definition["engine"])))
+    kinds = {k: DOMAINS[k][0] for k in keys}
+    source = Readings(tmp_path / "readings", kinds)
+
+    def row(first: int, last: int) -> tuple[Any, ...]:
+        return (draw.randrange(first, last), *(draw.choice(DOMAINS[k][1]) for k in keys), draw.choice([None, 1, 2, 40]))
+
+    source.add(*(row(0, 600) for _ in range(80)))
+    by_keys, whole = (Made(tmp_path / name, source.path, kinds, definition) for name in ("keys", "whole"))
+    seen = []
+    for turn in range(8):
+        for _ in range(draw.randrange(3)):
+            some = f"id IN ({', '.join(str(draw.randrange(source.count)) for _ in range(3))})"
+            name = draw.choice(keys)
+            match draw.randrange(5):
+                case 0:
+                    source.add(*(row(0, 600) for _ in range(draw.randrange(1, 4))))
+                case 1:
+                    source.add(*(row(600 + 40 * turn, 640 + 40 * turn) for _ in range(3)))
+                case 2:
+                    source.table.delete(some)
+                case 3:
+                    source.table.update(predicate=some, updates={"v": "coalesce(v, 0) + 1", name: "NULL"})
+                case _:
+                    moved = EPOCH + timedelta(minutes=draw.randrange(600))
+                    source.table.update(predicate=some, updates={"ts": f"'{moved.isoformat()}'"})
+        for lake, strategy in ((by_keys, "recompute-keys"), (whole, "recompute")):
+            runs = lake.opened.refresh("made", strategy=strategy).runs
+            assert {"local"} >= {run.report.executor for run in runs if run.report.strategy != "settle"}
+            seen += [run.report.strategy for run in runs if lake is by_keys]
+        if turn == 4:
+            by_keys.opened.maintain("made")
+        assert whole.rows() == by_keys.rows()
+        assert whole.rows("partials") == by_keys.rows("partials")
+    assert any("recompute-keys" in s for s in seen) == (keys[0] not in NEVER)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_histories_are_what_a_loop_says(tmp_path: Path, seed: int) -> None:
+    """
+    Many keys; a few change at a time, one takes rows of another, and some come back; the price decides how it is computed.
+    """
+    draw = random.Random(seed)
+    source, lake = of_text(tmp_path)
+    seen: set[str] = set()
+    for _ in range(6):
+        key, other = (draw.choice([f"k{draw.randrange(1_500):04}", "new", None]) for _ in range(2))
+        change = draw.randrange(4)
+        if change == 0:
+            source.add((draw.randrange(600), key, 5), (draw.randrange(600), other, 7))
+        elif change == 1:
+            source.table.delete(f"text = '{key}' AND v % 2 = 0" if key else "text IS NULL")
+        elif change == 2:
+            source.table.update(predicate=f"text = '{key}'", updates={"text": f"'{other}'" if other else "NULL"})
+        else:
+            source.add((draw.randrange(600, 700), key, 1))
+        seen |= {run.report.strategy for run in lake.opened.refresh("made").runs}
+        assert sessions(source) == lake.results()
+    assert "recompute-keys" in "+".join(seen)
+
+
+def test_a_late_row_writes_the_results_of_its_key(tmp_path: Path) -> None:
+    """
+    Of 15,000 results one key's are read, computed and written; the plan says so, with what that spares.
+    """
+    source, lake = of_text(tmp_path)
+    before = lake.rows()
+    source.add((5, "k0007", 1000))
+
+    plan = lake.opened.plan("made").plan
+    assert plan is not None
+    [step] = [s for s in plan.steps if isinstance(s, Recompute)]
+    assert (1, "recompute") == (step.keys, step.rejected[-1].strategy)
+    assert "results of other keys again" in step.rejected[-1].reason
+    run = lake.refresh()
+
+    # the late row and its neighbour, and the row of the open session
+    assert ("recompute-keys", "local", 3) == (run.report.strategy, run.report.executor, run.report.rows_read)
+    assert run.report.partials_written < 4
+    assert sessions(source) == lake.results()
+    now = set(lake.rows())
+    assert 1 == len([row for row in before if row not in now])
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({"properties": {"quality.checks": "true"}}, "its gate checks whole slices"),
+        ({"strategy": "recompute"}, "'recompute' was asked for"),
+    ],
+)
+def test_the_plan_says_why_slices_are_written_whole(tmp_path: Path, more: dict[str, Any], reason: str) -> None:
+    """
+    A gate sees whole slices, and who asks for whole slices gets them.
+    """
+    strategy = more.pop("strategy", None)
+    source, lake = of_text(tmp_path, **more)
+    source.add((5, "k0007", 1000))
+
+    run = lake.refresh(strategy=strategy)
+
+    [step] = [s for s in run.plan.steps if isinstance(s, Recompute)]
+    assert ("recompute", reason) == (run.report.strategy, step.rejected[-1].reason)
+    assert sessions(source) == lake.results()
+
+
+def test_few_results_of_other_keys_are_copied(tmp_path: Path) -> None:
+    """
+    Where a slice has few results, it is written whole, and the plan says how few; who asks for keys gets them.
+    """
+    source, lake = of_text(tmp_path, 20)
+    for strategy, expected in (("", "recompute"), ("recompute-keys", "recompute-keys")):
+        source.add((5, "k0007", 1000))
+        run = lake.refresh(strategy=strategy or None)
+        assert expected == run.report.strategy
+        assert sessions(source) == lake.results()
+
+
+def test_a_slice_that_was_invalidated_is_written_whole_beside_the_keys(tmp_path: Path) -> None:
+    """
+    What is not known row by row is computed for every key of its slice; elsewhere results of the changed key are written. Rows are
+    counted against those results that are replaced, and none is missed.
+    """
+    source, lake = of_text(tmp_path)
+    source.add((5, "k0007", 1000))
+    lake.opened.invalidate("made", start="1970-01-01 03:00:00", end="1970-01-01 04:00:00")
+
+    run = lake.refresh(strategy="recompute-keys")
+
+    steps = [s for s in run.plan.steps if isinstance(s, Recompute)]
+    assert "recompute-keys+recompute" == run.report.strategy
+    assert 180 * MINUTE in steps[1].spans
+    assert steps[0].spans & steps[1].spans == SpanSet()
+    assert sessions(source) == lake.results()
+
+
+def test_new_slices_are_written_whole_beside_a_late_row(tmp_path: Path) -> None:
+    """
+    Late and new rows in one refresh: of the old slices the results of the late key are written, of the new ones all.
+    """
+    source, lake = of_text(tmp_path)
+    source.add((5, "k0007", 1000), *((600 + i % 60, f"k{i:04}", i) for i in range(500)))
+
+    run = lake.refresh(strategy="recompute-keys")
+
+    assert "recompute-keys" in run.report.strategy
+    assert sessions(source) == lake.results()
