@@ -3,7 +3,7 @@
     python -m tests.benchmarks.engine_keys [--keys 100000] [--rows 2] [--hours 4] [--only sessions] [--executor auto] [--verify]
 
 Each key has some rows in each hour. After the first refresh one row of one key comes late, then another row of this key is
-corrected, then one moves to another key. Told are the rows that were aggregated, the result rows that a refresh made, the rows
+corrected, then one moves to another key. Printed are the rows that were aggregated, the result rows that a refresh made, the rows
 of the files that it wrote and of all files of the output, and the seconds. Counters need one run.
 """
 

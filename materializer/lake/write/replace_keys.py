@@ -45,7 +45,7 @@ from materializer.lake.write.rewrite import write_parts
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class _KeyFile:
     """A file.
 
     Args:
@@ -100,14 +100,14 @@ def replace_keys(
 
     def attempt(opened: DeltaTable) -> None:
         new = fitted(path, opened, table).cast(shape_of(opened))
-        _Replacement(path, opened, column, keys, only, order).make(new, files, stamped(app_id, n, note))
+        _KeyReplacement(path, opened, column, keys, only, order).make(new, files, stamped(app_id, n, note))
 
     with new_files(path, str(note.get("plan", ""))) as files:
         return committed(path, app_id, n, attempt, note, new_rows=table.num_rows)
 
 
 @dataclass(frozen=True, slots=True)
-class _Replacement:
+class _KeyReplacement:
     """One attempt of a replacement."""
 
     path: str
@@ -151,7 +151,7 @@ class _Replacement:
         removes = removals(self.path, self.opened, replaced, data_change=True)
         commit_files(self.opened, [*adds, *removes], properties)
 
-    def _read(self, file: _File) -> pa.Table:
+    def _read(self, file: _KeyFile) -> pa.Table:
         with translated(self.path, "reading", wrote=NOT_COMMITTED):
             name = places.opened(f"{self.path}/{file.name}")
             return shaped(pq.ParquetFile(name, coerce_int96_timestamp_unit="us").read(), shape_of(self.opened))
@@ -180,7 +180,7 @@ class _Replacement:
         found: pa.Table = rows.sort_by([(name, "ascending") for name in simple])
         return found.combine_chunks()
 
-    def _between(self, every: Sequence[_File], new: pa.Table) -> Iterator[pa.Table]:
+    def _between(self, every: Sequence[_KeyFile], new: pa.Table) -> Iterator[pa.Table]:
         """Yield new rows by the gaps between the starts of files, so that no new file lies over many old ones."""
         starts = np.unique(np.array([f.start for f in every if f.times], dtype=np.int64))
         gaps = np.searchsorted(starts, values(new, self.column.name, self.column.type), side="right")
@@ -188,14 +188,14 @@ class _Replacement:
             yield new.filter(pa.array(gaps == gap))
 
 
-def files_with(opened: DeltaTable, column: SliceColumn, keys: Sequence[str], only: KeySlices) -> list[_File]:
+def files_with(opened: DeltaTable, column: SliceColumn, keys: Sequence[str], only: KeySlices) -> list[_KeyFile]:
     """Return the files of a table in order of time, each with whether it may have rows that are replaced."""
     bounds = list(file_bounds(opened, time_column(opened, column.name, column.type)))
     actions = pa.RecordBatchReader.from_stream(opened.get_add_actions(flatten=True)).read_all()
     spans = [SpanSet.of(b.span) if b.span is not None else None if not b.is_known else SpanSet() for _, _, b in bounds]
     may_hold = that_may_hold(actions, spans, keys, only)
     found = [
-        _File(name, b.rows or 0, own or None, may)
+        _KeyFile(name, b.rows or 0, own or None, may)
         for (name, _, b), own, may in zip(bounds, spans, may_hold, strict=True)
     ]
     return sorted(found, key=lambda f: (f.start if f.times else 0, f.name))

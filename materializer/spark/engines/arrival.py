@@ -107,7 +107,7 @@ def rows_of_keys(
         return counted_rows(spark, definition, source, version, work, parts), False
     spans = raw_spans(ranges, MAX_RAW_SPANS, last_long=params.end is not None)
     keys = list({part.key: None for part in ranges})
-    frame, is_few = key_results.raw_rows(spark, budget, definition, source, version, spans, keys)
+    frame, is_few = key_results.source_rows(spark, budget, definition, source, version, spans, keys)
     rows = run.prepared(definition, frame, spans)
     if params.lasts_from(work.since) is not None and work.since != NEG_INF:
         rows = rows.where(questions.lasts_sql(params.lasts_from(work.since)))

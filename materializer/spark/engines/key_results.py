@@ -25,7 +25,7 @@ _AT = "materializer slice"
 _FROM, _UPTO = "materializer from", "materializer upto"
 
 
-def raw_rows(
+def source_rows(
     spark: SparkSession,
     budget: Budget,
     definition: Definition,
