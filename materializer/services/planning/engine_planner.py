@@ -49,6 +49,7 @@ class EngineRun:
         conflicts: Slices below the frozen bound whose results would change, and stay as they are.
         lives: The life of each key of the work, with its stored results.
         made: Upper bound of the results that they have more afterwards.
+        results: Upper bound of the results that are computed, where only those of some keys are replaced.
     """
 
     work: Work
@@ -57,6 +58,7 @@ class EngineRun:
     conflicts: SpanSet = field(default_factory=SpanSet)
     lives: Mapping[Key, Life] = field(default_factory=dict)
     made: int = 0
+    results: int | None = None
 
 
 class EnginePlanner:

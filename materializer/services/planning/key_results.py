@@ -82,13 +82,13 @@ def of_keys(
             estimate=_cost(run, observation, source_version, results),
             rejected=against,
             keys=len(keys),
-            windows=results,
         )
     ]
     if whole:
-        steps.append(Recompute(whole, "results there are not known row by row, or not there yet", windows=run.made))
+        steps.append(Recompute(whole, "results there are not known row by row, or not there yet"))
     steps += [s for s in run.steps if s is not step]
-    return replace(run, work=replace(run.work, only=only), steps=tuple(steps))
+    every = run.made + sum(life.results for life in run.lives.values())
+    return replace(run, work=replace(run.work, only=only), steps=tuple(steps), results=every)
 
 
 def rejecting(run: EngineRun, why: str) -> EngineRun:

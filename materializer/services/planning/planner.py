@@ -187,6 +187,7 @@ class RunPlanner:
             taken = self._dirt(state, SpanSet.of(run.window) | state.log.retired).entries
         memory: dict[str, Any] = {}
         work: Work | None = None
+        made: EngineRun | None = None
         of_slices: EngineRun | None = None
         if self.of_engine is None:
             computable = SpanSet.of(run.window) & frozen_bound.raw_spans(state)
@@ -223,7 +224,8 @@ class RunPlanner:
             TableBase(heads[Which.PARTIALS].table_id, heads[Which.PARTIALS].version),
             TableBase(heads[Which.OUTPUT].table_id, heads[Which.OUTPUT].version),
         )
-        plan = replace(plan, lane=self._lane(state, plan, raw, stored))
+        results = None if made is None else made.results
+        plan = replace(plan, lane=self._lane(state, plan, raw, stored, results))
         if of_slices is not None and work is not None and work.only is not None and plan.lane is Lane.SPARK:
             of_slices = key_results.rejecting(of_slices, "the results of these keys may be more than the driver holds")
             work, plan = of_slices.work, replace(plan, steps=of_slices.steps)
@@ -330,17 +332,20 @@ class RunPlanner:
         small = round(ROOM * most / (ratio * SAFETY)) if ratio else most // 2
         return min(rows, small) if small * MAX_SHRINK >= rows and self.request.may_fetch else rows
 
-    def _lane(self, state: AggregateState, plan: Plan, raw: Extent, stored: Extent) -> Lane:
+    def _lane(self, state: AggregateState, plan: Plan, raw: Extent, stored: Extent, results: int | None = None) -> Lane:
         """Let the driver commit what is small: groups are at most raw rows, or stored groups plus changed rows.
 
-        Where that bound is too coarse, earlier refreshes tell how many groups a row makes.
+        Where that bound is too coarse, earlier refreshes tell how many groups a row makes; where an engine replaces results of some
+        keys, *results* says how many there are at most.
         """
         ratio = _groups_per_row(state)
         bound = _likely(stored, plan.replaced - plan.spans)
         for step in plan.steps:
             match step:
-                case Recompute(spans=spans, windows=int(windows), is_rebuild=is_rebuild, keys=keys):
-                    bound += windows + (0 if is_rebuild or keys is not None else _likely(stored, spans))
+                case Recompute(keys=int()) if results is not None:
+                    bound += results
+                case Recompute(spans=spans, windows=int(windows), is_rebuild=is_rebuild):
+                    bound += windows + (0 if is_rebuild else _likely(stored, spans))
                 case Recompute(spans=spans, estimate=estimate, changed_rows=changed):
                     groups = float(estimate.rows) if changed is None else _likely(stored, spans) + changed
                     if ratio:
