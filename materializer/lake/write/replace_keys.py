@@ -138,7 +138,7 @@ class _KeyReplacement:
             old = self._read(file)
             gone = is_replaced(old, self.keys, self.column.name, self.column.type, self.only)
             mine = self._near(old, new, times) & ~placed
-            if not gone.any() and (not mine.any() or old.num_rows > target):
+            if not gone.any() and (not mine.any() or old.num_rows > 2 * target):
                 continue
             came = new.filter(pa.array(mine))
             placed |= mine
