@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from materializer.core.refresh.plan import Recompute
 from materializer.core.time.spans import SpanSet
+from materializer.lake.output_diff import replayed
 from tests import tables
 from tests.services.keyed import TIME, Keyed
 from tests.services.no_spark import LocalLake
@@ -172,6 +174,24 @@ def test_results_of_keys_and_whole_slices_are_the_same_tables(
         assert whole.rows() == by_keys.rows()
         assert whole.rows("partials") == by_keys.rows("partials")
     assert any("recompute-keys" in s for s in seen) == (keys[0] not in NEVER)
+
+
+def test_the_feed_of_the_output_has_what_results_of_keys_changed(tmp_path: Path) -> None:
+    """
+    Of the rewritten files only the changed rows of the key are in it, and replaying it gives the output.
+    """
+    source, lake = of_text(tmp_path, properties={"output.change_feed": "true"})
+    source.add((5, "k0007", 1000))
+    lake.refresh()
+    source.table.update(predicate="text = 'k0007' AND v = 1000", updates={"text": "'k0008'"})
+    run = lake.refresh()
+
+    assert "recompute-keys" == run.report.strategy
+    feed = DeltaTable(str(lake.root / "made" / "changes")).to_pyarrow_table()
+    newest = feed.filter(pc.equal(feed["_refresh"], run.plan.n))
+    assert {"k0007", "k0008"} == set(newest["text"].to_pylist())
+    rows = replayed(feed).select(DeltaTable(str(lake.root / "made" / "output")).to_pyarrow_table().column_names)
+    assert sorted(map(repr, rows.to_pylist())) == lake.rows()
 
 
 @pytest.mark.parametrize("seed", range(3))
