@@ -64,7 +64,8 @@ def wired(
         min(config.local_rows, config.driver_lane_rows),
         min(config.local_bytes, config.driver_bytes),
     )
-    local, reads = LocalExecutor(most_rows, most_bytes), SharedReads(most_rows, most_bytes)
+    local, budget = LocalExecutor(most_rows, most_bytes), config.budget
+    reads = SharedReads(min(config.local_rows, budget.rows), min(config.local_bytes, budget.bytes))
     handlers = handlers_by_name(config.output_handlers, output_handlers)
     return Lake(folder, journal, config, executor.engine, _library, on_checkpoint, handlers, local, reads), executor
 
