@@ -50,7 +50,7 @@ def test_what_a_change_touches_is_all_that_changes(name, spark, tmp_path) -> Non
 
     seen = run_history(world, 1)
 
-    assert seen["strategy recompute"] + seen["strategy recompute+settle"] >= 1, dict(seen)
+    assert any(what.startswith("strategy recompute") for what in seen), dict(seen)
 
 
 @pytest.mark.parametrize(
