@@ -171,7 +171,7 @@ def unlearned(executor: str, strategy: str, estimate: Estimate, written: float, 
         steps: Its steps.
     """
     rates = RATES[executor]
-    several = strategy.split("+") if "+" in strategy else []  # what each of them reads is not told apart
+    several = strategy.split("+") if "+" in strategy else []  # nothing says what each of them reads
     reading = rates.reading("" if several else strategy, estimate) + sum(rates.begin.get(each, 0.0) for each in several)
     return rates.floor + reading + written * rates.written + max(steps - 1, 0) * rates.step
 
