@@ -57,11 +57,18 @@ class History:
         seed: Its seed.
         root: An empty folder.
         tells: Gets a line for each step.
+        open_lake: Makes the lake there.
     """
 
-    def __init__(self, seed: int, root: Path, tells: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        seed: int,
+        root: Path,
+        tells: Callable[[str], None] = lambda _: None,
+        open_lake: Callable[[Path], Chains] = Chains,
+    ) -> None:
         self.choose = random.Random(seed)
-        self.lake = Chains(root)
+        self.lake = open_lake(root)
         self.tells = tells
         self.seen: Counter[str] = Counter()
         self.raw: list[Row] = []

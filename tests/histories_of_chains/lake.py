@@ -1,4 +1,4 @@
-"""A lake without a JVM over a raw table with a change feed and two keys, which new processes open again and again."""
+"""A lake over a raw table with a change feed and two keys, which new processes open again and again, without a JVM or on Spark."""
 
 from __future__ import annotations
 
@@ -107,3 +107,25 @@ class Chains(LocalLake):
         table = DeltaTable(str(self.root / name / "output"), version=version).to_pyarrow_table()
         rows = table.set_column(0, "at", table["at"].cast(pa.int64())).to_pylist()
         return [tuple(row.values()) for row in rows]
+
+
+class ChainsOnSpark(Chains):
+    """The same lake, in which Spark computes everything.
+
+    Args:
+        root: Its folder.
+        executor: Starts Spark, once for all lakes of a process.
+    """
+
+    def __init__(self, root: Path, executor: Executor) -> None:
+        self._executor = executor
+        super().__init__(root)
+
+    def reopened(self, on_checkpoint: Callable[[str], None] = lambda _: None) -> Opened:
+        """Return the lake as a new process opens it."""
+        journal = Journal(self.root, stores=self.stores, on_checkpoint=on_checkpoint)
+        self.wired = replace(
+            self.wired, journal=journal, local=None, engine=self._executor.engine, on_checkpoint=on_checkpoint
+        )
+        self.opened = Opened(self.wired, self._executor)
+        return self.opened

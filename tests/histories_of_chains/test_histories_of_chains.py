@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tests.histories_of_chains.__main__ import PAGE, made
+import pytest
+
+from tests.histories_of_chains.__main__ import PAGE, made, on_spark
 from tests.histories_of_chains.history import History
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SEEDS = (5, 6, 43)
 STRATEGIES = ("recompute", "recompute-keys", "merge", "retract", "roll-up", "discard")
@@ -24,6 +30,17 @@ def test_every_output_is_right_in_every_history(tmp_path: Path) -> None:
         seen.update(history.seen)
 
     assert [] == [what for what in (*STRATEGIES, *STEPS) if what not in seen]
+
+
+@pytest.mark.spark
+def test_spark_goes_through_the_same_histories(tmp_path: Path, spark: SparkSession) -> None:
+    """
+    It computes every step that the process computes elsewhere.
+    """
+    history = History(43, tmp_path, open_lake=on_spark(spark))
+
+    assert "" == history.run(), "python -m tests.histories_of_chains --spark --only 43"
+    assert {"retract", "recompute-keys", "recompute"} <= history.seen.keys()
 
 
 def test_the_page_has_the_histories_on_record() -> None:
