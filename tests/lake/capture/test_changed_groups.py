@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
 from materializer.core.refresh.invalidation import Entry, Keys
+from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import Span, SpanSet
+from materializer.lake.capture.capture import CaptureResult, capture_without_spark
 from materializer.lake.capture.changed_groups import MOST, ChangedGroups, changed_groups, note_of_changes
 from materializer.lake.log import Commit
+from tests.lake.tables import HOUR
 
 KEY = st.tuples(st.one_of(st.none(), st.sampled_from(["", "a", "'", "é"])), st.one_of(st.none(), st.integers(-2, 2)))
 ENTRIES = st.lists(
@@ -86,3 +93,59 @@ def test_a_note_that_is_not_ours_says_nothing(keys: Any) -> None:
     """
     note = {"plan": "p", "changed": {"column": "slice", "spans": [[0, 1]], "keys": keys}}
     assert changed_groups(commit(json.dumps(note)), "slice") is None
+
+
+HOURS = pa.table(
+    {
+        "slice": pa.array([h * HOUR for h in range(4) for _ in "abc"], pa.int64()).cast(pa.timestamp("us", "UTC")),
+        "k_a": pa.array([*"abc"] * 4),
+        "n": pa.array(range(12), pa.int64()),
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("keys", "evaluate", "found"),
+    [
+        (("k_a",), None, {0: frozenset({("b",)}), 1: None}),
+        (("k_a",), lambda rows: pa.table({"upper": pc.utf8_upper(rows["k_a"])}), {0: frozenset({("B",)}), 1: None}),
+        (("k_a",), lambda _: None, {0: None, 1: None}),
+        (("n",), None, {0: None, 1: None}),
+        (None, None, {0: None, 1: None}),
+    ],
+)
+def test_a_reader_makes_its_own_keys(tmp_path: Path, keys: Any, evaluate: Any, found: dict[int, Keys | None]) -> None:
+    """
+    Of two changed hours in one file, one has known keys: as columns, as expressions of them, or as nothing that the note names.
+    """
+    path = str(tmp_path / "t")
+    write_deltalake(path, HOURS)
+    spans = SpanSet.of(Span(0, 2 * HOUR))
+    taken = [Entry(Span(0, HOUR), 0, keys=frozenset({("b",)})), Entry(Span(HOUR, 2 * HOUR), 0)]
+    note = {"plan": "p"} | note_of_changes("slice", spans, most=256, columns=["k_a"], taken=taken)
+    properties = CommitProperties({"userMetadata": json.dumps(note)})
+    write_deltalake(path, HOURS, mode="overwrite", commit_properties=properties)
+
+    captured = capture_without_spark(
+        path,
+        after=0,
+        upto=1,
+        table_id=str(DeltaTable(path).metadata().id),
+        time_column="slice",
+        time_type=TimeType.TIMESTAMP,
+        keys=keys,
+        evaluate=evaluate,
+        max_rows=100,
+        max_bytes=1 << 20,
+        floor=lambda t: t // HOUR * HOUR,
+        next_edge=lambda e: e + HOUR,
+    )
+
+    assert isinstance(captured, CaptureResult)
+    assert found == {
+        span.start // HOUR + i: p.keys for p in captured.pieces for span in p.times for i in range(_hours(span))
+    }
+
+
+def _hours(span: Span) -> int:
+    return (span.end - span.start) // HOUR
