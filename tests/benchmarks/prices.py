@@ -35,6 +35,7 @@ from deltalake import DeltaTable, write_deltalake
 from materializer.api import Materializer
 from materializer.config import Config
 from materializer.core.refresh.price import RATES
+from materializer.errors import NotLocalError
 from tests.benchmarks import charts, history
 
 RECORD: Final = history.ROOT / "docs" / "benchmarks" / "prices.jsonl"
@@ -68,7 +69,8 @@ PAGE_HEAD: Final = """# Prices and choices
 
 Made by `python -m tests.benchmarks.prices --page` from `docs/benchmarks/prices.jsonl`. Each cell is a change of a source of 1,000,000 rows, and
 equal aggregates that are refreshed after it: one by the strategy that [the price](how-a-refresh-works.md#the-price) chooses, the others by one
-strategy each. *Regret* is the seconds of the choice over those of the best strategy; a run that happens to be slow counts like any other.
+strategy each. *Regret* is the seconds of the choice over those of the best strategy; the least of some rounds counts.
+The strategies were measured once, and `--choose` lets the present rates choose in the cells on record.
 """
 
 
@@ -163,14 +165,18 @@ def changed(base: Base, cell: Mapping[str, Any]) -> None:
     """Change the source as a cell says, and refresh the finer aggregate, which comes first in a chain."""
     change(base, cell, crc32(json.dumps(key_of(cell)).encode()))
     if base.finer:
-        base.lake.refresh(base.finer, executor="local")
+        base.lake.refresh(base.finer)
 
 
 def run_of(base: Base, name: str, strategy: str) -> dict[str, Any] | None:
-    """Return a refresh of one aggregate, with its seconds; None if there was nothing to do."""
+    """Return a refresh of one aggregate, with its seconds; None if there was nothing to do, or too little memory."""
     base.lake.plan(name)  # what is imported and opened once is not the price of a strategy
     begun = time.perf_counter()
-    done = base.lake.refresh(name, executor=base.executor, strategy=strategy or None).runs  # type: ignore[arg-type]
+    try:
+        done = base.lake.refresh(name, executor=base.executor, strategy=strategy or None).runs  # type: ignore[arg-type]
+    except NotLocalError:  # it needs more memory than the process may take
+        base.lake.refresh(name)
+        return None
     seconds = time.perf_counter() - begun
     if not done:
         return None
@@ -202,19 +208,19 @@ def measured(base: Base, cell: Mapping[str, Any]) -> dict[str, Any]:
             rows = rows_of(base, name)
             is_equal = rows.equals(wanted.setdefault(stage, rows))
         runs.append({**run, "stage": stage, "is_equal": is_equal})
-    return {**cell, "rates": rates(), "runs": runs}
+    return {**cell, "rates": rates(cell["executor"]), "runs": runs}
 
 
-def rates() -> int:
-    """Return a number that stands for the rates of this state."""
-    return crc32(repr(RATES).encode())
+def rates(executor: str) -> int:
+    """Return a number that stands for the rates of an executor in this state."""
+    return crc32(repr(RATES[executor]).encode())
 
 
 def choose(folder: Path) -> None:
     """Let the price choose again in the cells on record in which other rates chose, and record what it chose."""
     on_record = recorded()
     bases: dict[tuple[Any, ...], Base] = {}
-    old = [cell for cell in on_record if cell.get("rates") != rates()]
+    old = [cell for cell in on_record if cell.get("rates") != rates(cell["executor"])]
     for cell in sorted(old, key=lambda c: (c["executor"], c["depth"], c["measures"], c["keys"])):
         of = (cell["executor"], cell["measures"], cell["keys"], cell["depth"])
         if of not in bases:
@@ -226,7 +232,7 @@ def choose(folder: Path) -> None:
             if (run := run_of(bases[of], name, ""))
         ]
         cell["runs"] = [*made, *(run for run in cell["runs"] if run["asked"])]
-        cell["rates"] = rates()
+        cell["rates"] = rates(cell["executor"])
     RECORD.write_text("".join(f"{json.dumps(cell)}\n" for cell in on_record))
 
 

@@ -78,15 +78,15 @@ RATES: Final[Mapping[str, Rates]] = {
         sifted={BY_KEY: 8.0},
     ),
     ExecutorKind.SPARK: Rates(
-        floor=0.26,
-        aggregated=1.6e-6,
-        opened=5e-8,
-        byte=1e-9,
-        file=0.02,
-        written=2.7e-6,
+        floor=0.3,
+        aggregated=4e-7,
+        opened=1e-8,
+        byte=7e-9,
+        file=0.013,
+        written=3e-6,
         step=0.15,
-        begin={BY_KEY: 0.15, "merge": 0.2, "retract": 0.25},
-        weight={"retract": 6.0, "roll-up": 2.0},
+        begin={BY_KEY: 0.2, "retract": 0.22},
+        weight={BY_KEY: 10.0, "merge": 10.0, "retract": 5.0, "roll-up": 2.0},
     ),
 }
 """The rates by executor, before anything was learned."""
