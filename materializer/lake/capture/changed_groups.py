@@ -93,11 +93,14 @@ def _keys_of_reader(context: CaptureContext, columns: Sequence[str], keys: Keys)
     if context.keys is None or not {*context.keys} <= {*columns}:
         return None
     places = [columns.index(name) for name in context.keys]
+    kinds, rows = dict(columns_of(context.table.schema_json())), list(keys)
+    try:
+        typed = [typed_column([key[i] for key in rows], kinds[n]) for n, i in zip(context.keys, places, strict=True)]
+    except (pa.ArrowException, LookupError, ValueError, TypeError, ArithmeticError):  # no values of these columns
+        return None
     if context.evaluate is None:
         return frozenset(tuple(key[i] for i in places) for key in keys)
-    kinds, rows = dict(columns_of(context.table.schema_json())), list(keys)
-    values = [typed_column([key[i] for key in rows], kinds[name]) for name, i in zip(context.keys, places, strict=True)]
-    made = context.evaluate(pa.table(values, names=list(context.keys)))
+    made = context.evaluate(pa.table(typed, names=list(context.keys)))
     return distinct_keys(made, np.zeros(len(rows), dtype=np.int64), 1)[0]
 
 

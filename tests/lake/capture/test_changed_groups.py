@@ -105,23 +105,33 @@ HOURS = pa.table(
 
 
 @pytest.mark.parametrize(
-    ("keys", "evaluate", "found"),
+    ("keys", "evaluate", "named", "found"),
     [
-        (("k_a",), None, {0: frozenset({("b",)}), 1: None}),
-        (("k_a",), lambda rows: pa.table({"upper": pc.utf8_upper(rows["k_a"])}), {0: frozenset({("B",)}), 1: None}),
-        (("k_a",), lambda _: None, {0: None, 1: None}),
-        (("n",), None, {0: None, 1: None}),
-        (None, None, {0: None, 1: None}),
+        (("k_a",), None, "b", {0: frozenset({("b",)}), 1: None}),
+        (("k_a",), None, 7, {0: None, 1: None}),
+        (("k_a",), lambda rows: rows, 7, {0: None, 1: None}),
+        (
+            ("k_a",),
+            lambda rows: pa.table({"upper": pc.utf8_upper(rows["k_a"])}),
+            "b",
+            {0: frozenset({("B",)}), 1: None},
+        ),
+        (("k_a",), lambda _: None, "b", {0: None, 1: None}),
+        (("n",), None, "b", {0: None, 1: None}),
+        (None, None, "b", {0: None, 1: None}),
     ],
 )
-def test_a_reader_makes_its_own_keys(tmp_path: Path, keys: Any, evaluate: Any, found: dict[int, Keys | None]) -> None:
+def test_a_reader_makes_its_own_keys(
+    tmp_path: Path, keys: Any, evaluate: Any, named: Any, found: dict[int, Keys | None]
+) -> None:
     """
-    Of two changed hours in one file, one has known keys: as columns, as expressions of them, or as nothing that the note names.
+    Of two changed hours in one file, one has known keys: as columns, as expressions of them, or as nothing that the note names;
+    values of another type than the column are damage.
     """
     path = str(tmp_path / "t")
     write_deltalake(path, HOURS)
     spans = SpanSet.of(Span(0, 2 * HOUR))
-    taken = [Entry(Span(0, HOUR), 0, keys=frozenset({("b",)})), Entry(Span(HOUR, 2 * HOUR), 0)]
+    taken = [Entry(Span(0, HOUR), 0, keys=frozenset({(named,)})), Entry(Span(HOUR, 2 * HOUR), 0)]
     note = {"plan": "p"} | note_of_changes("slice", spans, most=256, columns=["k_a"], taken=taken)
     properties = CommitProperties({"userMetadata": json.dumps(note)})
     write_deltalake(path, HOURS, mode="overwrite", commit_properties=properties)
