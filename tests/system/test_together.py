@@ -94,6 +94,7 @@ def test_a_feed_that_only_spark_reads_is_read_once(site: Site) -> None:
     table.trade(*(row for hour in range(4) for row in trades(hour)))
     define(site, PARTS)
     openings(site, table, PARTS, together=True)
+    site.spark.catalog.clearCache()  # of the session that all tests share: frames that other tests have kept
     counts = []
     for together in (True, False):
         for minute in range(3):
