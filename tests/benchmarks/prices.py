@@ -9,7 +9,7 @@ is done by equal aggregates: one as the price decides, the others by one strateg
 Cells are done in an order drawn by chance, and those on record (``docs/benchmarks/prices.jsonl``) are not done again. ``--show``
 prints what is on record: how often the choice took at most 1.1 times the best, and its regret (seconds of the choice over those of
 the best). ``--choose`` lets the price of this state choose again in the cells on record, whose strategies
-are not measured again. ``--fit`` prints the rates that fit the record best, ``--page`` writes ``docs/prices.md`` and its pictures.
+are not measured again, except roll-ups, which depend on how the finer aggregate lies. ``--fit`` prints the rates that fit the record best, ``--page`` writes ``docs/prices.md`` and its pictures.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -34,7 +35,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from materializer.api import Materializer
 from materializer.config import Config
-from materializer.core.refresh.price import RATES
+from materializer.core.refresh.price import BOUNDS, DOUBT, ENOUGH, RATES, STRATEGY_BOUNDS
 from materializer.errors import NotLocalError
 from tests.benchmarks import charts, history
 
@@ -121,10 +122,16 @@ class Base:
         config = Config(sources={"readings": self.source}, local_rows=10**9, local_bytes=1 << 40)
         if executor == "local":
             config = replace(config, driver_lane_rows=10**9)
+        self.config = config
         self.lake = Materializer(folder / "lake", config=config)
         self.runs: list[tuple[str, str, str]] = []
         for stage in ["fine", "coarse"] if depth == CHAIN else ["coarse"]:
-            forced = [s for s in FORCED if not chooses and (s != "roll-up" or (depth > 1 and stage == "coarse"))]
+            rolls = depth > 1 and stage == "coarse"
+            forced = (
+                ["roll-up"]
+                if chooses and depth == 2
+                else [s for s in FORCED if not chooses and (s != "roll-up" or rolls)]
+            )
             rounds = [(s, i) for i in range(ROUNDS[executor]) for s in forced if i < SCANS or s != "scan"]
             each = [("", ""), *((f"{s}_{i}".replace("-", "_"), s) for s, i in rounds)]
             self.runs += [(f"{stage}_{name or 'chosen'}", strategy, stage) for name, strategy in each]
@@ -168,20 +175,44 @@ def changed(base: Base, cell: Mapping[str, Any]) -> None:
         base.lake.refresh(base.finer)
 
 
-def run_of(base: Base, name: str, strategy: str) -> dict[str, Any] | None:
+def runs_of(base: Base) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
+    """Refresh each aggregate of a lake, and yield its name, strategy, stage and run.
+
+    What rolls up a finer aggregate is measured in a copy of the lake, in which no other coarse aggregate is clean yet: it would
+    take the partials of that, which the choice had not.
+    """
+    before = base.folder / "before"
+    rolls = base.finer and any(strategy == "roll-up" for _, strategy, _ in base.runs)
+    if rolls:
+        shutil.copytree(base.folder / "lake", before)
+    for name, strategy, stage in base.runs:
+        run: dict[str, Any] | None = None
+        if base.finer and strategy == "roll-up":
+            with tempfile.TemporaryDirectory(dir=base.folder) as folder:
+                shutil.copytree(before, Path(folder) / "lake")
+                run = run_of(Materializer(Path(folder) / "lake", config=base.config), base.executor, name, strategy)
+            base.lake.refresh(name)
+        else:
+            run = run_of(base.lake, base.executor, name, strategy)
+        if run is not None:
+            yield name, strategy, stage, run
+    if rolls:
+        shutil.rmtree(before)
+
+
+def run_of(lake: Materializer, executor: Any, name: str, strategy: Any) -> dict[str, Any] | None:
     """Return a refresh of one aggregate, with its seconds; None if there was nothing to do, or too little memory."""
-    base.lake.plan(name)  # what is imported and opened once is not the price of a strategy
+    lake.plan(name)  # what is imported and opened once is not the price of a strategy
     begun = time.perf_counter()
     try:
-        done = base.lake.refresh(name, executor=base.executor, strategy=strategy or None).runs  # type: ignore[arg-type]
+        done = lake.refresh(name, executor=executor, strategy=strategy or None).runs
     except NotLocalError:  # it needs more memory than the process may take
-        base.lake.refresh(name)
+        lake.refresh(name)
         return None
     seconds = time.perf_counter() - begun
     if not done:
         return None
-    [run] = done
-    estimate = run.plan.estimate
+    run, estimate = done[0], done[0].plan.estimate  # of more than one where a whole refresh is cut into runs
     return {
         "asked": strategy,
         "strategy": "+".join(s for s in run.report.strategy.split("+") if s != "settle"),
@@ -190,7 +221,7 @@ def run_of(base: Base, name: str, strategy: str) -> dict[str, Any] | None:
         "predicted": run.report.predicted,
         "reads": [estimate.likely_rows, estimate.rows, estimate.bytes, estimate.files],
         "written": run.report.partials_written,
-        "steps": len(run.plan.steps),
+        "steps": sum(len(each.plan.steps) for each in done),
     }
 
 
@@ -199,10 +230,7 @@ def measured(base: Base, cell: Mapping[str, Any]) -> dict[str, Any]:
     changed(base, cell)
     runs: list[dict[str, Any]] = []
     wanted: dict[str, pa.Table] = {}
-    for name, strategy, stage in base.runs:
-        run = run_of(base, name, strategy)
-        if run is None:
-            continue
+    for name, _, stage, run in runs_of(base):
         is_equal = True
         if not name.endswith(tuple("123456789")):  # what the first round of a strategy wrote is compared
             rows = rows_of(base, name)
@@ -212,8 +240,8 @@ def measured(base: Base, cell: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def rates(executor: str) -> int:
-    """Return a number that stands for the rates of an executor in this state."""
-    return crc32(repr(RATES[executor]).encode())
+    """Return a number that stands for the rates of an executor in this state, and for how they are corrected."""
+    return crc32(repr((RATES[executor], ENOUGH, BOUNDS, STRATEGY_BOUNDS, DOUBT)).encode())
 
 
 def choose(folder: Path) -> None:
@@ -226,12 +254,9 @@ def choose(folder: Path) -> None:
         if of not in bases:
             bases = {of: Base(folder / str(abs(hash(of))), *of, chooses=True)}
         changed(bases[of], cell)
-        made = [
-            {**run, "stage": stage, "is_equal": True}
-            for name, _, stage in bases[of].runs
-            if (run := run_of(bases[of], name, ""))
-        ]
-        cell["runs"] = [*made, *(run for run in cell["runs"] if run["asked"])]
+        made = [{**run, "stage": stage, "is_equal": True} for _, _, stage, run in runs_of(bases[of])]
+        again = {run["asked"] for run in made}
+        cell["runs"] = [*made, *(run for run in cell["runs"] if run["asked"] not in again)]
         cell["rates"] = rates(cell["executor"])
     RECORD.write_text("".join(f"{json.dumps(cell)}\n" for cell in on_record))
 

@@ -23,6 +23,8 @@ BOUNDS: Final = (0.1, 10.0)
 """The factor of an executor lies between these."""
 STRATEGY_BOUNDS: Final = (0.5, 2.0)
 """The factor of a strategy lies between these, as a share of that of its executor."""
+DOUBT: Final = 8
+"""A strategy is believed to differ from its executor half as much as its refreshes say when there are so many of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +81,15 @@ RATES: Final[Mapping[str, Rates]] = {
     ),
     ExecutorKind.SPARK: Rates(
         floor=0.3,
-        aggregated=4e-7,
-        opened=1e-8,
-        byte=7e-9,
-        file=0.013,
-        written=3e-6,
-        step=0.15,
-        begin={BY_KEY: 0.2, "retract": 0.22},
-        weight={BY_KEY: 10.0, "merge": 10.0, "retract": 5.0, "roll-up": 2.0},
+        aggregated=3.5e-7,
+        opened=8.5e-8,
+        byte=8.9e-9,
+        file=0.019,
+        written=3.2e-6,
+        step=0.4,
+        begin={BY_KEY: 0.066, "retract": 0.19},
+        weight={BY_KEY: 27.0, "merge": 10.0, "retract": 4.5, "roll-up": 11.0},
+        sifted={BY_KEY: 0.46, "merge": 6.8, "retract": 17.0},
     ),
 }
 """The rates by executor, before anything was learned."""
@@ -146,8 +149,8 @@ class Prices:
             for strategy in {s for _, s, _ in recent}:
                 own = [r for _, s, r in recent if s == strategy]
                 if len(own) >= ENOUGH:
-                    low, high = STRATEGY_BOUNDS
-                    found[executor, strategy] = Factor(_bounded(_median(own), whole * low, whole * high), len(own))
+                    share = (_median(own) / whole) ** (len(own) / (len(own) + DOUBT))
+                    found[executor, strategy] = Factor(whole * _bounded(share, *STRATEGY_BOUNDS), len(own))
         return cls(found)
 
     def factor(self, executor: str, strategy: str = "") -> float:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from materializer.core.refresh.invalidation import Cause, Entry
 from materializer.core.refresh.plan import Estimate, ExecutorKind, Merge, Recompute, Retract, Settle
-from materializer.core.refresh.price import BOUNDS, ENOUGH, RATES, RECENT, Prices, Taken, unlearned
+from materializer.core.refresh.price import BOUNDS, DOUBT, ENOUGH, RATES, RECENT, Prices, Taken, unlearned
 from materializer.core.refresh.strategies import SCAN, Facts, decide, together
 from materializer.core.time.spans import Span, SpanSet
 
@@ -45,15 +45,29 @@ def test_the_middle_of_recent_refreshes_is_learned() -> None:
 
 def test_a_strategy_has_a_factor_of_its_own() -> None:
     """
-    A strategy that takes longer than the others here becomes dearer than they are, within bounds.
+    A strategy that takes longer than the others here becomes dearer than they are, within bounds: the more, the more of its
+    refreshes say so.
     """
     prices = Prices.learned(
-        [*taken(*[1.0] * 9), *taken(*[1.5] * 3, strategy="recompute"), *taken(*[7.0] * 3, strategy="roll-up")]
+        [*taken(*[1.0] * 25), *taken(*[4.0] * DOUBT, strategy="recompute"), *taken(*[7.0] * 16, strategy="roll-up")]
     )
 
-    assert (1.0, 1.5, 2.0, 1.0) == tuple(
+    assert (1.0, 2.0, 2.0, 1.0) == tuple(
         prices.factor("local", s) for s in ("merge", "recompute", "roll-up", "recompute-keys")
     )
+
+
+@given(st.integers(ENOUGH, 15))
+def test_few_refreshes_of_a_strategy_are_believed_little(count: int) -> None:
+    """
+    What one more of them says moves its factor towards what all of them say, and never beyond.
+    """
+    factors = [
+        Prices.learned([*taken(*[1.0] * 30), *taken(*[1.5] * n, strategy="roll-up")]).factor("local", "roll-up")
+        for n in (count, count + 1)
+    ]
+
+    assert 1.0 < factors[0] < factors[1] < 1.5
 
 
 @given(st.lists(st.floats(1e-9, 1e9), min_size=ENOUGH, max_size=80))
