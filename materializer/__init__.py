@@ -4,8 +4,6 @@ The names below are the public ones; everything else is reachable by module path
 loads no engine and nothing else that is heavy: each name is fetched when it is first asked for.
 """
 
-# ruff: noqa: PLC0415 - a name is fetched when it is asked for
-
 from __future__ import annotations
 
 from importlib import import_module
@@ -38,7 +36,7 @@ def __getattr__(name: str) -> Any:
     elif name == "errors":
         value = import_module("materializer.errors")
     elif name == "__version__":
-        value = _installed_version()
+        value = import_module("materializer.installed").version_text()
     else:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
@@ -48,12 +46,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
-
-
-def _installed_version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("materializer")
-    except PackageNotFoundError:
-        return "0+not-installed"

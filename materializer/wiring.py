@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from materializer.config import Config
     from materializer.core.quality.library import ExpectationLibrary
     from materializer.services.commit.lake import OutputHandler
+    from materializer.services.report.page.pages import Pages
+    from materializer.services.report.page.ports import ReportServer
 
 
 def wired(
@@ -75,3 +77,17 @@ def _library() -> ExpectationLibrary:
     from materializer.adapters.great_expectations import auditor
 
     return auditor
+
+
+def write_page(pages: Pages, out: Path) -> Path:
+    """Write the report page into a folder; see :func:`materializer.adapters.page.files.write`."""
+    from materializer.adapters.page.files import write
+
+    return write(pages, out)
+
+
+def page_server(pages: Pages, port: int) -> ReportServer:
+    """Return a server of the report page; see :class:`materializer.adapters.page.server.PageServer`."""
+    from materializer.adapters.page.server import PageServer
+
+    return PageServer(pages, port)

@@ -19,6 +19,7 @@ from materializer.api.maintaining import Maintaining
 from materializer.api.reading import Reading
 from materializer.api.refreshing import Refreshing
 from materializer.api.repairing import Repairing
+from materializer.api.reporting import Reporting
 from materializer.api.scheduling import Scheduling
 from materializer.api.versioning import Versioning
 from materializer.config import Config
@@ -37,7 +38,9 @@ __all__ = ["Instant", "Materializer"]
 
 
 @watched
-class Materializer(Defining, Versioning, Refreshing, Scheduling, Looking, Reading, Checking, Maintaining, Repairing):
+class Materializer(
+    Defining, Versioning, Refreshing, Scheduling, Looking, Reading, Checking, Maintaining, Repairing, Reporting
+):
     """Continuous aggregates of one lake.
 
     Arguments take an instant as ISO text (in UTC unless it has an offset) or, for integer time columns, as a whole number.

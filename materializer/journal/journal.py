@@ -8,7 +8,7 @@ two commits leaves these rows in both tables; readers of the history take each r
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -281,17 +281,26 @@ class Journal:
             return
 
     def history(self, aggregate: str) -> list[dict[str, Any]]:
-        """Return the plans, verdicts and ends of refreshes from the history table, oldest first, each row once.
+        """Return the plans, verdicts and ends of refreshes of one aggregate from the history table; see :meth:`histories`."""
+        return self.histories({aggregate}).get(aggregate, [])
+
+    def histories(self, aggregates: Collection[str]) -> dict[str, list[dict[str, Any]]]:
+        """Return the plans, verdicts and ends of refreshes from the history table, which is read once, by aggregate.
+
+        Args:
+            aggregates: Ids of the wanted aggregates.
 
         Shape:
-            ``n``, ``kind`` (planned, audited, done, aborted, switched), ``at`` and the event's payload.
+            Each list is oldest first, with each row once: ``n``, ``kind`` (planned, audited, done, aborted, switched), ``at``
+            and the event's payload. An aggregate without a row has no list.
         """
-        rows: dict[tuple[str, int], dict[str, Any]] = {}
+        rows: dict[str, dict[tuple[str, int], dict[str, Any]]] = {}
         for row in self._history.read().rows:
-            if row.aggregate == aggregate:
+            if row.aggregate in aggregates:
                 if row.kind == UNREADABLE:
                     raise JournalError(row.payload, hint="restore the journal from a backup")
                 payload = json.loads(row.payload)
                 n = payload["plan"]["n"] if row.kind == "planned" else payload["n"]
-                rows[(row.kind, n)] = {"n": n, "kind": row.kind, "at": row.at} | payload
-        return sorted(rows.values(), key=lambda r: (r["n"], _HISTORY_KINDS.index(r["kind"])))
+                rows.setdefault(row.aggregate, {})[row.kind, n] = {"n": n, "kind": row.kind, "at": row.at} | payload
+        order = _HISTORY_KINDS.index
+        return {name: sorted(of.values(), key=lambda r: (r["n"], order(r["kind"]))) for name, of in rows.items()}

@@ -203,3 +203,12 @@ Cascade: TypeAlias = Annotated[
 Fresh: TypeAlias = Annotated[
     bool, Option("--fresh", help="As of the newest source version; computes dirty buckets with Spark.")
 ]
+Out: TypeAlias = Annotated[
+    str | None,
+    Option("--out", help="Folder of the page; 'report' without it.", metavar="DIR", show_default=False),
+]
+Serve: TypeAlias = Annotated[bool, Option("--serve", help="Show the page on this machine; it only reads.")]
+Port: TypeAlias = Annotated[
+    int | None,
+    Option("--port", min=0, max=65535, help="With --serve, the port; a free one without it.", metavar="N"),
+]

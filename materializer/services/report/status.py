@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -191,7 +191,7 @@ class Looker:
         state = self.journal.view().named(name)
         recent = list(state.ended)
         if limit is None or limit > len(recent):
-            recent = [*self._folded(state, {e.n for e in recent}), *recent]
+            recent = [*folded(self.journal.history(state.id), {e.n for e in recent}), *recent]
         recent.reverse()
         return recent if limit is None else recent[:limit]
 
@@ -207,25 +207,6 @@ class Looker:
         hull = files(state.source.path, head.version, definition.spec.time_column, definition.time_type).hull
         newest = max(state.extent_end, NEG_INF if hull is None else definition.grid.cover(hull).end)
         return None if newest == NEG_INF else newest
-
-    def _folded(self, state: AggregateState, known: set[int]) -> list[Ended]:
-        plans: dict[int, Mapping[str, Any]] = {}
-        verdicts: dict[int, Mapping[str, Any]] = {}
-        ended: list[Ended] = []
-        for row in self.journal.history(state.id):
-            n = row["n"]
-            if row["kind"] == "planned":
-                plans[n] = row
-            elif row["kind"] == "audited":
-                verdicts[n] = row["verdict"]
-            elif row["kind"] == "switched" and n not in known:
-                ended.append(Ended(n, row["at"], "switched", EVERYTHING, RunReport(**row["report"])))
-            elif n not in known and n in plans:
-                window, policy = Span.from_json(plans[n]["plan"]["window"]), policy_of(plans[n]["options"])
-                report = RunReport(**row["report"]) if row["kind"] == "done" else RunReport(-1)
-                reason, verdict = row.get("reason", ""), verdicts.get(n, {})
-                ended.append(Ended(n, row["at"], row["kind"], window, report, reason, verdict, policy))
-        return ended
 
     def _status(self, state: AggregateState, view: View, given: str | int | None) -> Status:
         newest, problem, rows, beside = None, "", None, None
@@ -305,6 +286,30 @@ class Looker:
         return newest_rows(
             aggregate.paths["output"], aggregate.slice_column("output"), limit=limit, start=start, end=end
         )
+
+
+def folded(rows: Iterable[Mapping[str, Any]], known: Container[int]) -> Iterator[Ended]:
+    """Yield the refreshes of one aggregate that ended and lie in the history table, oldest first.
+
+    Args:
+        rows: Its rows there, as :meth:`~materializer.journal.journal.Journal.history` returns them.
+        known: Numbers of refreshes that are left out, because the state of the aggregate has them.
+    """
+    plans: dict[int, Mapping[str, Any]] = {}
+    verdicts: dict[int, Mapping[str, Any]] = {}
+    for row in rows:
+        n = row["n"]
+        if row["kind"] == "planned":
+            plans[n] = row
+        elif row["kind"] == "audited":
+            verdicts[n] = row["verdict"]
+        elif row["kind"] == "switched" and n not in known:
+            yield Ended(n, row["at"], "switched", EVERYTHING, RunReport(**row["report"]))
+        elif n not in known and n in plans:
+            window, policy = Span.from_json(plans[n]["plan"]["window"]), policy_of(plans[n]["options"])
+            report = RunReport(**row["report"]) if row["kind"] == "done" else RunReport(-1)
+            reason, verdict = row.get("reason", ""), verdicts.get(n, {})
+            yield Ended(n, row["at"], row["kind"], window, report, reason, verdict, policy)
 
 
 def advice_of(state: AggregateState, grid: Grid) -> Advice | None:

@@ -1,0 +1,54 @@
+"""The report page of a lake."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from materializer.api.opened import OpenedLake
+from materializer.spark.runtime.jvm import watched
+
+if TYPE_CHECKING:
+    from materializer.services.report.page.pages import Pages
+    from materializer.services.report.page.ports import ReportServer
+
+
+@watched
+class Reporting(OpenedLake):
+    """Shows the lake to people; writes nothing into it."""
+
+    def report(self, out: str | Path) -> Path:
+        """Write the report page of the lake into a folder, without a JVM, and return the path of its first file.
+
+        A browser opens that file without a server and without a network. A report that is there is replaced.
+
+        Args:
+            out: A folder that is empty, is not there, or has a report.
+
+        Raises:
+            UsageError: If the folder has other files. Nothing was written.
+            StorageError: If the disk is full or permission is refused.
+        """
+        from materializer.wiring import write_page
+
+        return write_page(self._pages(), Path(out))
+
+    def report_server(self, port: int = 0) -> ReportServer:
+        """Return a server of the report page on this machine; ``serve_forever()`` answers until ``shutdown()``.
+
+        It answers ``GET`` alone, is bound to the loopback address, and shows each change of the journal. Its address is ``url``.
+
+        Args:
+            port: The port; 0 for a free one.
+
+        Raises:
+            UsageError: If the port is taken or not allowed.
+        """
+        from materializer.wiring import page_server
+
+        return page_server(self._pages(), port)
+
+    def _pages(self) -> Pages:
+        from materializer.services.report.page.pages import Pages
+
+        return Pages(self._lake)
