@@ -19,6 +19,11 @@ window.materializerCharts = (() => {
   };
   const axis = (more = {}) => ({ axisLine: { lineStyle: { color: color("line") } }, axisTick: { lineStyle: { color: color("line") } }, axisLabel: { color: color("soft"), hideOverlap: true }, splitLine: { lineStyle: { color: color("line"), opacity: 0.6 } }, nameTextStyle: { color: color("soft") }, ...more });
   const slider = (more = {}) => ({ type: "slider", height: 18, bottom: 6, borderColor: color("line"), backgroundColor: "transparent", fillerColor: `${color("accent")}33`, handleStyle: { color: color("accent"), borderColor: color("accent") }, moveHandleStyle: { color: color("accent"), opacity: 0.5 }, dataBackground: { lineStyle: { opacity: 0 }, areaStyle: { opacity: 0 } }, selectedDataBackground: { lineStyle: { opacity: 0 }, areaStyle: { opacity: 0 } }, textStyle: { color: color("soft"), fontSize: 11 }, brushSelect: false, showDetail: false, ...more });
+  /** Let a button of the page, which waits for its chart, do something. */
+  const button = (name, act, off = false) => {
+    const found = [...document.querySelectorAll("#zooms button")].find((b) => b.textContent === name);
+    if (found) { found.disabled = off; found.onclick = act; }
+  };
   const legend = (more = {}) => ({ type: "scroll", top: 0, left: 0, right: 0, textStyle: { color: color("ink") }, inactiveColor: color("soft"), pageTextStyle: { color: color("soft") }, pageIconColor: color("accent"), ...more });
 
   // -- the time line --------------------------------------------------------------------------------------------------------
@@ -46,6 +51,7 @@ window.materializerCharts = (() => {
   const timeline = (of, zone, to) => {
     const t = of.timeline, [first, last] = t.extent, integer = t.integer, lanes = ["buckets", ...t.policies.map((p) => p.name)];
     const least = t.width ?? (t.edges && t.edges.length > 1 ? t.edges[1] - t.edges[0] : (last - first) / 1000);
+    const ends = (w) => [w[0] ?? -Infinity, w[1] ?? Infinity];
     const clip = (start, end) => [Math.max(start ?? first, first), Math.min(end ?? last, last)];
     const row = (api, lane, start, end, share) => {
       const [x0, y] = api.coord([start, lane]), [x1] = api.coord([end, lane]), high = api.size([0, 1])[1] * share;
@@ -58,8 +64,8 @@ window.materializerCharts = (() => {
       return cut && { type: "rect", shape: cut, style: { fill: api.visual("color") } };
     };
     const data = t.spans.map((s) => { const [start, end] = clip(s.start, s.end); return { value: [0, start, end], itemStyle: { color: color(s.kind) }, span: s }; });
-    const windows = t.policies.flatMap((p, i) => (p.window && p.window[1] > first && p.window[0] < last ? [{ value: [i + 1, ...clip(p.window[0], p.window[1])], itemStyle: { color: p.due ? color("dirty") : color("accent") }, policy: p }] : []));
-    const outside = t.policies.map((p, i) => [p, i + 1]).filter(([p]) => p.window && (p.window[1] <= first || p.window[0] >= last));
+    const windows = t.policies.flatMap((p, i) => (p.window && ends(p.window)[1] > first && ends(p.window)[0] < last ? [{ value: [i + 1, ...clip(p.window[0], p.window[1])], itemStyle: { color: p.due ? color("dirty") : color("accent") }, policy: p }] : []));
+    const outside = t.policies.map((p, i) => [p, i + 1]).filter(([p]) => p.window && (ends(p.window)[1] <= first || ends(p.window)[0] >= last));
     let pointer = null;
     const told = (params) => {
       const bucket = pointer === null ? null : bucketAt(t, pointer);
@@ -84,7 +90,7 @@ window.materializerCharts = (() => {
           const [x, y] = api.coord([api.value(0), 0]), high = api.size([0, 1])[1] * 0.62, s = params.coordSys;
           return x < s.x || x > s.x + s.width ? null : { type: "line", shape: { x1: x, x2: x, y1: y - high / 2, y2: y + high / 2 }, style: { stroke: color("card"), lineWidth: 1 } };
         } },
-        { type: "custom", name: "outside", silent: true, data: outside.map(([p, lane]) => [p.window[0] >= last ? 1 : 0, lane]), encode: { y: 1 }, renderItem: (params, api) => {
+        { type: "custom", name: "outside", silent: true, data: outside.map(([p, lane]) => [ends(p.window)[0] >= last ? 1 : 0, lane]), encode: { y: 1 }, renderItem: (params, api) => {
           const s = params.coordSys, [, y] = api.coord([first, api.value(1)]), later = api.value(0) === 1, [p] = outside[params.dataIndex];
           return { type: "text", style: { text: `${later ? "" : "◂ "}${to.between(p.window, integer)}${later ? " ▸" : ""}`, x: later ? s.x + s.width - 4 : s.x + 4, y, verticalAlign: "middle", align: later ? "right" : "left", fill: color("soft"), fontSize: 11 } };
         } },
@@ -96,7 +102,7 @@ window.materializerCharts = (() => {
         } },
       ],
     });
-    chart.getZr().on("mousemove", (e) => { const at = chart.convertFromPixel({ xAxisIndex: 0 }, [e.offsetX, e.offsetY]); pointer = Array.isArray(at) ? at[0] : at; });
+    chart.getZr().on("mousemove", (e) => { pointer = chart.convertFromPixel({ xAxisIndex: 0 }, e.offsetX); });
     const range = () => { const x = chart.getModel().getComponent("xAxis", 0).axis.scale.getExtent(); return [x[0], x[1]]; };
     const zoomed = new Set();
     let keep = 0;
@@ -122,8 +128,6 @@ window.materializerCharts = (() => {
       zoom(middle - length / 2, middle + length / 2);
     };
     const DAY = 86400000, steps = integer ? [["1/10", (last - first) / 10], ["1/100", (last - first) / 100]] : [["Year", 366 * DAY], ["Month", 31 * DAY], ["Week", 7 * DAY], ["Day", DAY]];
-    const tools = document.getElementById("zooms");
-    const button = (name, act, off = false) => { const made = document.createElement("button"); made.type = "button"; made.textContent = name; made.disabled = off; made.addEventListener("click", act); tools.append(made); };
     button("All", () => zoom(first, last));
     for (const [name, length] of steps) button(name, () => around(length), length >= last - first || length < least * 2);
     button("Buckets", () => around(least * 24), least * 24 >= last - first);
@@ -220,31 +224,10 @@ window.materializerCharts = (() => {
 
   // -- lineage ------------------------------------------------------------------------------------------------------------------
 
-  /** Columns by the longest way from a source; rows so that neighbours lie near each other. */
-  const placed = ({ nodes, arrows }) => {
-    const depth = new Map(nodes.map((n) => [n.id, 0]));
-    for (let i = 0; i < nodes.length; i += 1) {
-      let moved = false;
-      for (const a of arrows) if (a.kind !== "takes partials of" && depth.get(a.to) < depth.get(a.from) + 1 && depth.get(a.from) < nodes.length) { depth.set(a.to, depth.get(a.from) + 1); moved = true; }
-      if (!moved) break;
-    }
-    const columns = [];
-    for (const n of nodes) (columns[depth.get(n.id)] ??= []).push(n);
-    const row = new Map();
-    columns.forEach((c) => c?.forEach((n, i) => row.set(n.id, i)));
-    for (let pass = 0; pass < 4; pass += 1) for (const column of columns) {
-      if (!column) continue;
-      const near = (n) => { const rows = arrows.flatMap((a) => (a.to === n.id ? [row.get(a.from)] : a.from === n.id ? [row.get(a.to)] : [])); return rows.length ? rows.reduce((x, y) => x + y, 0) / rows.length : row.get(n.id); };
-      const order = new Map(column.map((n) => [n, near(n)]));
-      column.sort((a, b) => order.get(a) - order.get(b)).forEach((n, i) => row.set(n.id, i));
-    }
-    const most = Math.max(...columns.filter(Boolean).map((c) => c.length));
-    return nodes.map((n) => { const column = columns[depth.get(n.id)]; return { node: n, x: depth.get(n.id), y: row.get(n.id) + (most - column.length) / 2, most, deep: columns.length - 1 }; });
-  };
-  const lineage = (graph, zone, open) => {
-    const found = placed(graph), marks = { fresh: "fresh", behind: "dirty", dirty: "dirty", empty: "retired", unfinished: "stuck", "source-unreadable": "stuck" };
+  /** Draw a graph whose nodes have a column and a row; see `placed` in page.js. */
+  const lineage = (graph, found, zone, open) => {
+    const marks = { fresh: "fresh", behind: "dirty", dirty: "dirty", empty: "retired", unfinished: "stuck", "source-unreadable": "stuck" };
     const wide = (name) => Math.min(220, Math.max(90, 7.4 * name.length + 30)), { most, deep } = found[0];
-    zone.style.setProperty("--high", `${Math.min(900, Math.max(200, most * 72 + 80))}px`);
     const across = deep ? Math.max(180, (zone.clientWidth - 260) / deep) : 0;
     const nodes = found.map(({ node, x, y }) => ({
       id: node.id, name: node.id, x: x * across, y: y * 72, node, symbol: "rect", symbolSize: [wide(node.name), 34],
@@ -260,8 +243,6 @@ window.materializerCharts = (() => {
       series: [{ type: "graph", layout: "none", roam: "move", data: nodes, links, edgeSymbol: ["none", "arrow"], edgeSymbolSize: 8, emphasis: { focus: "adjacency" }, left: 130, right: 130, top: 40, bottom: 40, preserveAspect: "contain", nodeScaleRatio: 0.6, zoom, scaleLimit: { min: 0.2, max: 8 } }],
     });
     chart.on("click", (p) => { if (p.dataType === "node") open(p.data.node); });
-    const tools = document.getElementById("zooms");
-    const button = (name, act) => { const made = document.createElement("button"); made.type = "button"; made.textContent = name; made.addEventListener("click", act); tools.append(made); };
     const set = (value) => { zoom = Math.min(8, Math.max(0.2, value)); chart.setOption({ series: [{ zoom }] }); };
     button("Zoom in", () => set(zoom * 1.4)); button("Zoom out", () => set(zoom / 1.4)); button("All", () => { zoom = 1; chart.setOption({ series: [{ zoom, center: null }] }); });
     zone.dataset.fits = fits.toFixed(3); zone.dataset.drawn = "yes";

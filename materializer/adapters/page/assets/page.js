@@ -51,6 +51,8 @@
         el("thead", {}, el("tr", {}, header.map((h, i) => el("th", { scope: "col", class: numbers.includes(i) ? "n" : null }, h)))),
         el("tbody", {}, rows.map((row) => el("tr", {}, row.map((cell, i) =>
           el(i ? "td" : "th", { scope: i ? null : "row", class: numbers.includes(i) ? "n" : null, "data-label": i ? header[i] : null }, cell)))))));
+  /** Buttons that do nothing until the chart is there. */
+  const zooms = (...names) => el("div", { class: "tools", id: "zooms", role: "group", "aria-label": "Zoom" }, names.map((name) => el("button", { type: "button", disabled: true }, name)));
   /** A part that is made when it is opened. */
   const folded = (title, make) => {
     const box = el("details", {}, el("summary", {}, title));
@@ -139,6 +141,7 @@
   // -- an aggregate ------------------------------------------------------------------------------------------------------
 
   const showAggregate = async (name, query) => {
+    if (!lake.value.aggregates.some((a) => a.name === name)) { notFound(name); return; }
     document.title = `${name}: materializer`;
     if (!loaded.has(name)) main.replaceChildren(el("p", { class: "waiting" }, `Loading ${name} …`));
     let of;
@@ -181,7 +184,7 @@
     const zone = chart("timeline", "line", `Time line of ${of.name} from ${when(t.extent[0], integer)} to ${when(t.extent[1], integer)}: ${kinds.map((k) => `${t.spans.filter((s) => s.kind === k).length} spans ${STATES[k]}`).join(", ")}. Arrow keys move, plus and minus zoom.`);
     zone.style.setProperty("--lanes", `${150 + 26 * t.policies.length}px`);
     return card("time", "Time line", `Each stretch of time by its state, in buckets of ${t.grid}${integer ? "" : ", UTC"}. Choose a bucket to see its refreshes.`,
-      el("div", { class: "tools", id: "zooms", role: "group", "aria-label": "Zoom" }), zone,
+      zooms("All", ...(integer ? ["1/10", "1/100"] : ["Year", "Month", "Week", "Day"]), "Buckets", "Next dirty"), zone,
       el("ul", { class: "key", "aria-label": "Colours" }, kinds.map((k) => el("li", {}, el("span", { class: `state s-${k}` }, STATES[k])))),
       el("div", { class: "picked", id: "picked", "aria-live": "polite" }, el("span", { class: "none" }, "No bucket is chosen.")),
       folded(`All spans as a table (${number(t.spans.length)})`, () => table("Spans", ["state", "from", "to", "why"],
@@ -271,14 +274,36 @@
     const unique = (ids) => [...new Set(ids)].map((i) => by.get(i)).filter(Boolean);
     return { up: unique(arrows.filter((a) => a.to === id).map((a) => a.from)), down: unique(arrows.filter((a) => a.from === id).map((a) => a.to)) };
   };
+  /** Columns by the longest way from a source; rows so that neighbours lie near each other. */
+  const placed = ({ nodes, arrows }) => {
+    const depth = new Map(nodes.map((n) => [n.id, 0]));
+    for (let i = 0; i < nodes.length; i += 1) {
+      let moved = false;
+      for (const a of arrows) if (a.kind !== "takes partials of" && depth.get(a.to) < depth.get(a.from) + 1 && depth.get(a.from) < nodes.length) { depth.set(a.to, depth.get(a.from) + 1); moved = true; }
+      if (!moved) break;
+    }
+    const columns = [];
+    for (const n of nodes) (columns[depth.get(n.id)] ??= []).push(n);
+    const row = new Map();
+    columns.forEach((c) => c?.forEach((n, i) => row.set(n.id, i)));
+    for (let pass = 0; pass < 4; pass += 1) for (const column of columns) {
+      if (!column) continue;
+      const near = (n) => { const rows = arrows.flatMap((a) => (a.to === n.id ? [row.get(a.from)] : a.from === n.id ? [row.get(a.to)] : [])); return rows.length ? rows.reduce((x, y) => x + y, 0) / rows.length : row.get(n.id); };
+      const order = new Map(column.map((n) => [n, near(n)]));
+      column.sort((a, b) => order.get(a) - order.get(b)).forEach((n, i) => row.set(n.id, i));
+    }
+    const most = Math.max(...columns.filter(Boolean).map((c) => c.length));
+    return nodes.map((n) => { const column = columns[depth.get(n.id)]; return { node: n, x: depth.get(n.id), y: row.get(n.id) + (most - column.length) / 2, most, deep: columns.length - 1 }; });
+  };
   const showLineage = async () => {
     document.title = "materializer: lineage";
     const { nodes, arrows } = lake.value.lineage;
     const zone = el("div", { class: "chart tall", id: "chart-lineage", role: "img", "aria-label": `What depends on what: ${count(nodes.length, "node")}, ${count(arrows.length, "arrow")}; the list below has the same` });
-    const named = new Map(nodes.map((n) => [n.id, n]));
+    const named = new Map(nodes.map((n) => [n.id, n])), found = nodes.length ? placed(lake.value.lineage) : [];
+    zone.style.setProperty("--high", `${Math.min(900, Math.max(200, (found[0]?.most ?? 0) * 72 + 80))}px`);
     main.replaceChildren(el("h1", {}, "Lineage"),
       el("p", { class: "lead" }, "An arrow goes from what is read to what reads it. Choose an aggregate to open it; drag to move, and use the buttons to zoom."),
-      nodes.length ? el("section", { class: "card", "aria-label": "Graph" }, el("div", { class: "tools", id: "zooms", role: "group", "aria-label": "Zoom" }), zone) : el("p", { class: "none" }, "There is nothing yet."),
+      nodes.length ? el("section", { class: "card", "aria-label": "Graph" }, zooms("Zoom in", "Zoom out", "All"), zone) : el("p", { class: "none" }, "There is nothing yet."),
       el("section", { class: "card", "aria-labelledby": "links-title" }, el("h2", { id: "links-title" }, "As a list"), el("ul", { class: "links" }, arrows.map((a) => {
         const [from, to] = [named.get(a.from), named.get(a.to)];
         return el("li", {}, link(to.name), ` ${a.kind} `, from.kind === "aggregate" ? link(from.name) : el("span", { class: "path" }, from.name));
@@ -287,7 +312,7 @@
         table("Tables", ["name", "kind", "place"], nodes.map((n) => [n.kind === "aggregate" ? link(n.name) : n.name, n.engine || n.kind, el("span", { class: "path" }, n.asset)]))));
     if (!nodes.length) return;
     const draw = await charts();
-    if (current().view === "lineage") left = draw.lineage(lake.value.lineage, zone, (node) => { if (node.kind === "aggregate") location.hash = href(node.name); });
+    if (current().view === "lineage") left = draw.lineage(lake.value.lineage, found, zone, (node) => { if (node.kind === "aggregate") location.hash = href(node.name); });
   };
 
   // -- where one is ------------------------------------------------------------------------------------------------------
