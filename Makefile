@@ -13,7 +13,7 @@ AZURE := .servers/node_modules/.bin/azurite-blob
 QUICK := not spark and not slow and not long and not airflow and not quality and not browser
 
 .DEFAULT_GOAL := help
-.PHONY: help setup hooks demo test check lint types contracts quick slow long mutations docs format servers stores clean
+.PHONY: help setup hooks demo test check lint types contracts quick slow long mutations docs format browser servers stores clean
 
 help: ## Show what there is
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -31,7 +31,7 @@ $(QUICKER): $(STAMP)
 	@touch $@
 
 $(EXTRAS): $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo,dev,connect,airflow,quality,calendars,docs]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo,dev,connect,airflow,quality,calendars,docs,browser]'
 	@touch $@
 
 hooks: ## Let git check the message of each commit
@@ -73,6 +73,11 @@ docs: $(EXTRAS) ## Make the documentation's site in build/site; a broken link is
 format: $(STAMP) ## Format and mend what ruff can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+browser: ## Install Chromium for the tests of the report page, where this user may install packages
+	@for p in chromium chromium-browser google-chrome; do command -v $$p >/dev/null && exit 0; done; \
+	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } || \
+	  echo "no Chromium, and none could be installed: tests of pages in a browser will be skipped"
 
 servers: $(S3) ## Install the S3 server that some tests need, where Go is there
 stores: $(S3) $(GCS) $(AZURE) ## Install the servers of all three clouds, where Go and Node are there

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +21,6 @@ DAYS: Final = 20
 SCRIPT: Final = '<img src=x onerror="document.title=1"><script>document.title=1</script>'
 """What would change the page if it were markup."""
 SUITE: Final = {
-    "name": f"sane {SCRIPT}",
     "expectations": [
         {
             "type": "expect_column_values_to_be_between",
@@ -33,32 +33,34 @@ SCHEMA: Final = pa.schema([("ts", pa.timestamp("us", "UTC")), ("sym", pa.string(
 MEASURES: Final = "count(*) AS n, avg(price) AS mean, max(price) AS high"
 
 
-def trades(days: range, *, minute: int = 0, price: int = 100, every: int = 1) -> pa.Table:
-    """Return a trade in each hour of some days, of AAPL and of a name that is markup in turn."""
-    hours = [START + timedelta(days=d, hours=h, minutes=minute) for d in days for h in range(0, 24, every)]
-    names = [("AAPL", SCRIPT)[i % 2] for i in range(len(hours))]
+def trades(
+    days: range, *, minute: int = 0, price: int = 100, every: int = 1, name: str = SCRIPT, start: datetime = START
+) -> pa.Table:
+    """Return a trade in each hour of some days, of AAPL and of another name in turn."""
+    hours = [start + timedelta(days=d, hours=h, minutes=minute) for d in days for h in range(0, 24, every)]
+    names = [("AAPL", name)[i % 2] for i in range(len(hours))]
     return pa.table({"ts": hours, "sym": names, "price": [price + i % 7 for i in range(len(hours))]}, schema=SCHEMA)
 
 
-def lake(root: Path) -> Materializer:
-    """Return a lake of seven aggregates.
+def lake(root: Path, *, name: str = SCRIPT, start: datetime = START) -> Materializer:
+    """Return a lake of seven aggregates, with a text in each place where a lake has texts, over some days from a start.
 
     ``hourly`` was refreshed, corrected and is behind; ``daily`` rolls it up in New York's days; ``held`` has a bucket that its
     gate holds back; ``kept`` is frozen and has let old rows go; ``empty`` was never refreshed; ``ticks`` has integer time; ``gone``
     has lost its source.
     """
-    source = root / "trades"
-    tables.append(source, trades(range(DAYS)))
-    config = Config(sources={name: str(root / name) for name in ("trades", "numbers", "lost")})
+    source, some = root / "trades", partial(trades, name=name, start=start)
+    tables.append(source, some(range(DAYS)))
+    config = Config(sources={each: str(root / each) for each in ("trades", "numbers", "lost")})
     made = Materializer(root / "lake", config=config)
     suite = root / "suite.json"
-    suite.write_text(json.dumps(SUITE), encoding="utf-8")
+    suite.write_text(json.dumps(SUITE | {"name": f"sane {name}"}), encoding="utf-8")
     tables.append(root / "numbers", pa.table({"t": list(range(1000)), "v": [float(i % 13) for i in range(1000)]}))
-    tables.append(root / "lost", trades(range(2)))
+    tables.append(root / "lost", some(range(2)))
     view = "CREATE MATERIALIZED VIEW"
     policy = "'refresh.start_offset' = '10 days', 'refresh.schedule' = '0 * * * *', 'refresh.max_staleness' = '1 day'"
     made.apply(
-        f"{view} hourly COMMENT 'Trades {SCRIPT.replace(chr(39), chr(39) * 2)}' TBLPROPERTIES ('output.change_feed' = 'true', "
+        f"{view} hourly COMMENT 'Trades of AAPL and {name.replace(chr(39), chr(39) * 2)}' TBLPROPERTIES ('output.change_feed' = 'true', "
         f"'quality.canaries' = '2', {policy}) AS SELECT time_bucket('1 hour', ts) AS hour, sym, {MEASURES} FROM trades GROUP BY ALL"
     )
     made.refresh("hourly", executor="local")
@@ -77,16 +79,16 @@ def lake(root: Path) -> Materializer:
     made.apply(f"{view} empty AS SELECT time_bucket('1 month', ts) AS month, {MEASURES} FROM trades GROUP BY ALL")
     made.apply(f"{view} ticks AS SELECT time_bucket(100, t) AS at, sum(v) AS total FROM numbers GROUP BY ALL")
     made.apply(f"{view} gone AS SELECT time_bucket('1 day', ts) AS day, {MEASURES} FROM lost GROUP BY ALL")
-    for name in ("daily", "held", "kept", "ticks", "gone"):
-        made.refresh(name, executor="local")
-    tables.append(source, trades(range(3, 4), minute=20, every=6))
+    for each in ("daily", "held", "kept", "ticks", "gone"):
+        made.refresh(each, executor="local")
+    tables.append(source, some(range(3, 4), minute=20, every=6))
+    first, last = ((start + timedelta(days=d)).isoformat() for d in (4, 5))
     DeltaTable(str(source)).update(
-        predicate="price = 103 AND ts < '2024-01-06T00:00:00Z' AND ts >= '2024-01-05T00:00:00Z'",
-        updates={"price": "price + 5"},
+        predicate=f"price = 103 AND ts >= '{first}' AND ts < '{last}'", updates={"price": "price + 5"}
     )
-    for name in ("hourly", "daily", "kept"):
-        _refresh(made, name)
-    tables.append(source, trades(range(12, 13), minute=30, price=9_000, every=12))
+    for each in ("hourly", "daily", "kept"):
+        _refresh(made, each)
+    tables.append(source, some(range(12, 13), minute=30, price=9_000, every=12))
     _refresh(made, "held")
     (root / "lost").rename(root / "was-lost")
     return made

@@ -31,6 +31,7 @@ QUICK: Final[Mapping[str, str]] = {
     "gate": "--rows 100000 --late 1000 --rounds 3 --memory 2g",
     "dags": "--aggregates 20 --rounds 1",
     "logs": "--a-day 24",
+    "page": "--aggregates 5 --refreshes 500",
     "airflow_tasks": "--rows 50000 --rounds 1",
 }
 """Every benchmark, and the sizes of a first look."""

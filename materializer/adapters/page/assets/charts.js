@@ -192,7 +192,7 @@ window.materializerCharts = (() => {
       yAxis: axis({ type: "value", name: "s", nameLocation: "end" }),
       dataZoom: [{ type: "inside", startValue: Math.max(0, n - 100), endValue: n - 1, zoomOnMouseWheel: "ctrl", moveOnMouseMove: true }, slider({ startValue: Math.max(0, n - 100), endValue: n - 1 })],
       series: [
-        { type: "bar", name: "took", data: r.seconds, large: n > 20000, barMaxWidth: 26, barMinHeight: 1, itemStyle: { color: (p) => (r.outcome[p.dataIndex] === "aborted" ? color("stuck") : colors.get(r.strategy[p.dataIndex])) } },
+        { type: "bar", name: "took", data: r.seconds, large: n > 20000, barMaxWidth: 26, barGap: "-100%", barMinHeight: 1, itemStyle: { color: (p) => (r.outcome[p.dataIndex] === "aborted" ? color("stuck") : colors.get(r.strategy[p.dataIndex])) } },
         { type: "scatter", name: "predicted", data: r.predicted.map((v) => v || "-"), symbol: "circle", symbolSize: 7, large: false, itemStyle: { color: "transparent", borderColor: color("ink"), borderWidth: 1.4 } },
         ...names.slice(0, 12).map((s) => ({ type: "bar", name: s, data: [], itemStyle: { color: colors.get(s) } })),
       ],

@@ -31,7 +31,7 @@
   const seconds = (s) => (s === null || s === undefined ? "–" : s < 0.0005 ? "under 1 ms" : s < 1 ? `${Math.round(s * 1000)} ms`
     : s < 120 ? `${s.toFixed(s < 10 ? 2 : 1)} s` : s < 7200 ? `${Math.round(s / 60)} min` : s < 172800 ? `${(s / 3600).toFixed(1)} h` : `${Math.round(s / 86400)} days`);
   const bytes = (n) => { let unit = 0; while (n >= 1000 && unit < 4) { n /= 1000; unit += 1; } return `${unit ? n.toFixed(1) : n} ${["B", "kB", "MB", "GB", "TB"][unit]}`; };
-  const ago = (ms) => (ms === null || ms === undefined ? "never" : seconds(Math.max(0, (lake.value.at - ms) / 1000)) + " ago");
+  const ago = (ms) => (ms === null || ms === undefined ? "never" : lake.value.at - ms < 1500 ? "just now" : `${seconds((lake.value.at - ms) / 1000)} ago`);
   /** An instant in UTC, or the plain number of integer time. */
   const when = (at, integer = false) => {
     if (at === null || at === undefined) return "…";
