@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from materializer.core.time.instants import Instant
     from materializer.journal.state import Ended
     from materializer.services.report.source_lateness import SourceLateness
-    from materializer.services.report.status import Status
+    from materializer.services.report.status import Statuses
     from materializer.services.report.tables import DoctorFinding
 
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class Looking(OpenedLake):
     """Reports on aggregates; writes nothing."""
 
-    def status(self, name: str | None = None, now: Instant = None) -> list[Status]:
-        """Return the status of one aggregate or of all, without a JVM.
+    def status(self, name: str | None = None, now: Instant = None) -> Statuses:
+        """Return the status of one aggregate or of all, without a JVM; a list, which a notebook shows as a table.
 
         Args:
             name: The aggregate; None for all usable aggregates, by name.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from materializer.api.opened import OpenedLake
 from materializer.spark.runtime.jvm import watched
@@ -47,6 +47,19 @@ class Reporting(OpenedLake):
         from materializer.wiring import page_server
 
         return page_server(self._pages(), port)
+
+    def report_data(self, name: str | None = None) -> dict[str, Any]:
+        """Return what the report page shows, as values of JSON, without a JVM.
+
+        Args:
+            name: An aggregate; None for the first page, with all aggregates and what depends on what.
+        """
+        pages = self._pages()
+        return pages.first() if name is None else pages.aggregate(name)
+
+    def _repr_html_(self) -> str:
+        """Return the status of all aggregates as HTML, for notebooks."""
+        return self._looker.status()._repr_html_()
 
     def _pages(self) -> Pages:
         from materializer.services.report.page.pages import Pages

@@ -42,6 +42,11 @@ def trades(
     return pa.table({"ts": hours, "sym": names, "price": [price + i % 7 for i in range(len(hours))]}, schema=SCHEMA)
 
 
+def numbers(first: int, count: int) -> pa.Table:
+    """Return rows of integer time."""
+    return pa.table({"t": list(range(first, first + count)), "v": [float(i % 13) for i in range(count)]})
+
+
 def lake(root: Path, *, name: str = SCRIPT, start: datetime = START) -> Materializer:
     """Return a lake of seven aggregates, with a text in each place where a lake has texts, over some days from a start.
 
@@ -55,7 +60,7 @@ def lake(root: Path, *, name: str = SCRIPT, start: datetime = START) -> Material
     made = Materializer(root / "lake", config=config)
     suite = root / "suite.json"
     suite.write_text(json.dumps(SUITE | {"name": f"sane {name}"}), encoding="utf-8")
-    tables.append(root / "numbers", pa.table({"t": list(range(1000)), "v": [float(i % 13) for i in range(1000)]}))
+    tables.append(root / "numbers", numbers(0, 1_000))
     tables.append(root / "lost", some(range(2)))
     view = "CREATE MATERIALIZED VIEW"
     policy = "'refresh.start_offset' = '10 days', 'refresh.schedule' = '0 * * * *', 'refresh.max_staleness' = '1 day'"

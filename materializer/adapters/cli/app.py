@@ -20,7 +20,7 @@ _NAMES: Final = {
     "refreshing": ("plan", "refresh", "backfill", "invalidate"),
     "retaining": ("expire", "thaw"),
     "looking": ("status", "history", "show", "changes", "verify", "check", "doctor"),
-    "reporting": ("report",),
+    "reporting": ("report", "watch"),
     "maintaining": ("maintain",),
     "mending": ("repair", "backup", "restore"),
     "engines": ("engines",),

@@ -212,3 +212,6 @@ Port: TypeAlias = Annotated[
     int | None,
     Option("--port", min=0, max=65535, help="With --serve, the port; a free one without it.", metavar="N"),
 ]
+Interval: TypeAlias = Annotated[
+    float, Option("--interval", min=0.1, help="Seconds between two looks at the journal.", metavar="S")
+]

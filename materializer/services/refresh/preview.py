@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from materializer.core.compiled.definition import Definition
 from materializer.core.refresh.invalidation import Cause, Entry
-from materializer.core.refresh.plan import Plan, Recompute, Settle, strategy_of
+from materializer.core.refresh.plan import Estimate, Plan, Recompute, RollUp, Settle, strategy_of
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.instants import render
 from materializer.core.time.slice_column import SliceColumn
@@ -15,6 +15,7 @@ from materializer.core.time.spans import EVERYTHING, NEG_INF, Span, SpanSet
 from materializer.journal.events import Captured, Invalidated
 from materializer.journal.state import AggregateState
 from materializer.journal.view import View
+from materializer.services import html
 from materializer.services.commit.lake import Lake
 from materializer.services.definitions import rolled_up
 from materializer.services.observe.dirty import dirty_below_newest, stuck_spans
@@ -77,6 +78,32 @@ class Preview:
         if self.outside:
             lines.append(f"  stays dirty {_spans(self.outside, self.time_type)}")
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """Return the plan as HTML, for notebooks."""
+        kind = self.time_type
+        if self.plan is None:
+            return html.facts(f"{self.name}: nothing to do", [("source version", self.source_version)])
+        steps = []
+        for step in self.plan.steps:
+            read = Estimate() if isinstance(step, Settle) else step.estimate
+            why = step.reason if isinstance(step, Recompute | RollUp) else ""
+            against = () if isinstance(step, Settle) else step.rejected
+            reads = f"{read.rows:,} rows, {read.bytes:,} bytes in {read.files} files" if read.files else "nothing"
+            seconds = None if isinstance(step, Settle) else f"{step.seconds:.3f} s"
+            rejected = "\n".join(f"{r.strategy}: {r.reason}" for r in against if r.reason)
+            steps.append((strategy_of(step), _spans(step.spans, kind), why, reads, seconds, rejected))
+        head = f"{self.name}: refresh {self.plan.n} of source version {self.source_version}, about {self.plan.seconds:.2f} s"
+        found = html.table(
+            f"{head}, by {self.plan.executor}",
+            ("strategy", "buckets", "because", "reads at most", "price", "not"),
+            steps,
+        )
+        left = [
+            ("stays dirty", _spans(self.outside, kind) if self.outside else ""),
+            ("stuck", _spans(self.stuck, kind) if self.stuck else ""),
+        ]
+        return found + (html.facts("", left) if self.outside or self.stuck else "")
 
 
 @dataclass(frozen=True, slots=True)

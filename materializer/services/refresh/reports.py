@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
+from materializer.services import html
 
 if TYPE_CHECKING:
     from materializer.core.refresh.plan import Plan, RunReport
@@ -72,6 +73,31 @@ class RefreshReport:
     stuck: SpanSet = field(default_factory=SpanSet)
     delete: str = ""
     readers: tuple[OtherReader, ...] = ()
+
+    def _repr_html_(self) -> str:
+        """Return what was done as HTML, for notebooks."""
+        head = f"{self.name}: {self.outcome}, source version {self.source_version}, {self.seconds:.2f} s"
+        rows = [
+            (
+                run.plan.n,
+                run.report.strategy,
+                run.report.executor or "spark",
+                run.report.rows_read,
+                run.report.rows_written,
+                run.report.buckets,
+                f"{run.report.seconds:.3f} s",
+                f"{run.report.predicted:.3f} s" if run.report.predicted else None,
+            )
+            for run in self.runs
+        ]
+        header = ("refresh", "strategy", "executor", "rows read", "rows written", "buckets", "took", "predicted")
+        left = [
+            ("left dirty", f"{len(self.left)} spans" if self.left else ""),
+            ("stuck", f"{len(self.stuck)} spans" if self.stuck else ""),
+            *(("warning", text) for text in self.warnings),
+        ]
+        rest = html.facts("", left) if self.left or self.stuck or self.warnings else ""
+        return (html.table(head, header, rows) if rows else html.facts(head, [])) + rest
 
 
 def outcome_of(runs: Sequence[RunDone], window: Span | None, left: SpanSet) -> str:

@@ -26,6 +26,7 @@ from materializer.lake.log import has_change
 from materializer.lake.rows import newest_rows, row_count
 from materializer.lake.statistics import unit
 from materializer.lake.table import DeltaFolder, one_look
+from materializer.services import html
 from materializer.services.aggregate import Aggregate
 from materializer.services.definitions import rolled_up
 from materializer.services.delivery import registration
@@ -152,6 +153,53 @@ class Status:
     table_problem: str = ""
     only_spark: tuple[str, ...] | None = None
 
+    def _repr_html_(self) -> str:
+        """Return the status as HTML, for notebooks."""
+        kind, last, fresh = self.time_type, self.last, self.freshness
+        newest = "not readable" if self.newest is None else f"{self.cursor:,} of {self.newest:,}"
+        return html.facts(
+            f"{self.name}: {self.state}",
+            [
+                ("", self.problem),
+                ("source", self.source),
+                ("captured version", newest),
+                ("buckets", self.grid),
+                ("rows", self.rows),
+                ("materialised below", None if last is None else text(kind, self.threshold)),
+                ("dirty", _spans_text(self.dirty, kind)),
+                ("held back", _spans_text(self.held, kind)),
+                ("frozen below", None if self.frozen == NEG_INF else text(kind, self.frozen)),
+                (
+                    "staleness",
+                    None if fresh is None else f"{fresh.staleness} ({'kept' if fresh.is_kept else 'not kept'})",
+                ),
+                (
+                    "last refresh",
+                    None if last is None else f"{last.n}, {last.outcome} {last.at}, {last.report.seconds:.2f} s",
+                ),
+            ],
+        )
+
+
+class Statuses(list[Status]):
+    """The status of some aggregates, which a notebook shows as one table."""
+
+    def _repr_html_(self) -> str:
+        """Return them as HTML, for notebooks."""
+        header = ("aggregate", "state", "rows", "source version", "dirty spans", "last refresh")
+        rows = [
+            (
+                s.name,
+                s.state if not s.problem else f"{s.state}: {s.problem}",
+                s.rows,
+                s.cursor if s.newest in {None, s.cursor} else f"{s.cursor:,} of {s.newest:,}",
+                len(s.dirty) or None,
+                s.last.at if s.last else "never",
+            )
+            for s in self
+        ]
+        return html.table(f"{len(self)} aggregate{'s'[: len(self) != 1]}", header, rows)
+
 
 @dataclass(slots=True)
 class Looker:
@@ -160,7 +208,7 @@ class Looker:
     root: str
     journal: Journal
 
-    def status(self, name: str | None = None, now: str | int | None = None) -> list[Status]:
+    def status(self, name: str | None = None, now: str | int | None = None) -> Statuses:
         """Return the status of one aggregate, or of all by name.
 
         Args:
@@ -170,9 +218,11 @@ class Looker:
         view = self.journal.view()
         states = [view.named(name)] if name else sorted(view.states.values(), key=lambda s: s.name.lower())
         with one_look():
-            found = [self._status(s, view, now) for s in states]
+            found = Statuses(self._status(s, view, now) for s in states)
         if name:
-            found = [replace(s, only_spark=executors.obstacles(Aggregate.of(states[0], self.root))) for s in found]
+            found = Statuses(
+                replace(s, only_spark=executors.obstacles(Aggregate.of(states[0], self.root))) for s in found
+            )
         return found
 
     def lateness(self, name: str | None = None) -> tuple[SourceLateness, ...]:
@@ -371,6 +421,11 @@ def _word(state: AggregateState, newest: int | None, dirty: SpanSet, problem: st
 def text(time_type: TimeType, instant: int) -> str:
     """Return an instant as text."""
     return render(instant, time_type)
+
+
+def _spans_text(spans: SpanSet, kind: TimeType) -> str:
+    shown = [f"[{text(kind, s.start)}, {text(kind, s.end)})" for s in spans.spans[:4]]
+    return "\n".join(shown) + (f"\nand {len(spans) - 4} more" if len(spans) > 4 else "")
 
 
 def frame(statuses: Iterable[Status]) -> pd.DataFrame:

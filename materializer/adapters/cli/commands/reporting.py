@@ -1,11 +1,15 @@
-"""``report``: the lake as a page for a browser."""
+"""``report`` and ``watch``: the lake as a page for a browser, and live in a terminal."""
+
+# ruff: noqa: PLC0415 - rich is imported when something is watched
 
 from __future__ import annotations
+
+from contextlib import suppress
 
 import typer
 
 from materializer.adapters.cli.call import CommandCall, command
-from materializer.adapters.cli.options import Out, Port, Serve
+from materializer.adapters.cli.options import Interval, MaybeName, Out, Port, Serve
 from materializer.adapters.cli.render.report import ReportResult
 from materializer.errors import UsageError
 
@@ -14,7 +18,8 @@ PANEL = "Look"
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module to *app*."""
-    command(app, panel=PANEL)(report)
+    for body in (report, watch):
+        command(app, panel=PANEL)(body)
 
 
 def report(call: CommandCall, *, out: Out = None, serve: Serve = False, port: Port = None) -> None:
@@ -28,9 +33,21 @@ def report(call: CommandCall, *, out: Out = None, serve: Serve = False, port: Po
         return
     server = call.lake.report_server(port or 0)
     call.show(ReportResult(server.url, is_served=True))
-    try:
+    with suppress(KeyboardInterrupt):  # how people end it
         server.serve_forever()
-    except KeyboardInterrupt:
-        pass  # how people end it
-    finally:
-        server.server_close()
+    server.server_close()
+
+
+def watch(call: CommandCall, name: MaybeName = None, *, interval: Interval = 2.0) -> None:
+    """Show the lake, or an aggregate, in this terminal, and each change of the journal, until you press Ctrl-C."""
+    from rich.console import Console
+
+    from materializer.adapters.cli import live
+
+    console = Console()
+    if not console.is_terminal:
+        raise UsageError("there is no terminal to watch in", hint="'materializer status --json' is for programs")
+    if name is not None:
+        call.lake.status(name)  # an unknown name is refused before anything is drawn
+    with suppress(KeyboardInterrupt):  # how people end it
+        live.watch(call.lake, name, interval, console)
