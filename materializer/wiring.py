@@ -79,7 +79,7 @@ def _library() -> ExpectationLibrary:
     return auditor
 
 
-def write_page(pages: Pages, out: Path) -> Path:
+def write_page(pages: Pages, out: str | Path) -> Path:
     """Write the report page into a folder; see :func:`materializer.adapters.page.files.write`."""
     from materializer.adapters.page.files import write
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from materializer.api.opened import OpenedLake
 from materializer.spark.runtime.jvm import watched
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from materializer.services.report.page.pages import Pages
     from materializer.services.report.page.ports import ReportServer
 
@@ -31,7 +32,7 @@ class Reporting(OpenedLake):
         """
         from materializer.wiring import write_page
 
-        return write_page(self._pages(), Path(out))
+        return write_page(self._pages(), out)
 
     def report_server(self, port: int = 0) -> ReportServer:
         """Return a server of the report page on this machine; ``serve_forever()`` answers until ``shutdown()``.

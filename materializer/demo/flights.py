@@ -2,7 +2,7 @@
 
 The event time of a flight is its scheduled departure. The flight becomes known (*known at*) when it has landed, so hours of
 lateness are real. Each commit of the lake has the flights that became known on one day in UTC. One week of one airport in
-spring is held back, like a lost file, and delivered later.
+spring comes late, like a lost file, and delivered later.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class HeldBack:
 
     Args:
         origin: Airport of departure.
-        start: First scheduled departure that is held back.
-        end: First scheduled departure that is not held back any more.
+        start: First scheduled departure that comes late.
+        end: First scheduled departure that comes in time again.
     """
 
     origin: str
@@ -119,7 +119,7 @@ def load() -> pa.Table:
 
 
 def split(table: pa.Table, held_back: HeldBack = HELD_BACK) -> tuple[pa.Table, pa.Table]:
-    """Return (flights delivered day by day, flights held back), both in the order of *table*."""
+    """Return (flights delivered day by day, flights that come late), both in the order of *table*."""
     inside = pc.and_(
         pc.equal(table["origin"], held_back.origin),
         pc.and_(

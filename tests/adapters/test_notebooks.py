@@ -74,7 +74,7 @@ def test_what_the_tables_say(shown: dict[str, Reader]) -> None:
     assert {"hourly", "daily", "held", "kept", "empty", "ticks", "gone"} <= set(shown["open"].texts) & set(
         shown["statuses"].texts
     )
-    assert any("held back" in text for text in shown["one"].texts)
+    assert any("withheld" in text for text in shown["one"].texts)
     assert any("hourly: refresh" in text for text in shown["plan"].texts)
     assert {"strategy", "because", "not"} <= set(shown["plan"].texts)
     assert any("nothing to do" in text for text in shown["nothing"].texts)

@@ -27,6 +27,7 @@ from materializer.core.refresh.plan import Lane, Plan, Recompute, RunReport, Tab
 from materializer.core.time.spans import Span, SpanSet
 from materializer.journal.codec import encode
 from materializer.journal.events import Done, Planned
+from materializer.journal.store import JournalStore
 from tests import tables
 from tests.benchmarks.trades import report, reporting, timed
 
@@ -71,7 +72,7 @@ def lake(folder: Path, aggregates: int, refreshes: int) -> Materializer:
             done = RunReport(n, strategy, "driver", 1, 1000 + n % 700, 24, 24, seconds=0.05 + n % 41 / 400, commits=4)
             rows.append(encode(state.id, Planned(plan, span.end), at=at))
             rows.append(encode(state.id, Done(n, replace(done, executor="local", predicted=0.08)), at=at))
-    history = made.journal._history
+    history = JournalStore(str(made.root), "history")
     for first in range(0, len(rows), 50_000):
         history.append(rows[first : first + 50_000], expected_version=history.read().version)
     return made

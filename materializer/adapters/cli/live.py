@@ -25,13 +25,15 @@ AGAIN: Final = 10.0
 _COLORS: Final = {
     **dict.fromkeys(("fresh", "done"), "green"),
     **dict.fromkeys(("dirty", "behind", "coming"), "yellow"),
-    **dict.fromkeys(("held back", "held"), "magenta"),
-    **dict.fromkeys(("stuck", "source-unreadable", "unfinished", "promise broken", "check failed", "aborted"), "red"),
+    "withheld": "magenta",
+    **dict.fromkeys(
+        ("conflict", "source-unreadable", "unfinished", "promise broken", "check failed", "aborted"), "red"
+    ),
     **dict.fromkeys(("frozen", "running"), "blue"),
 }
 _SIGNS: Final = {"fresh": "█", "frozen": "▓", "retired": "·", "new": "░"}
 """How a state looks without colour; what is not here is a mark that stands out."""
-_WORST: Final = ("stuck", "held", "running", "dirty", "coming", "new", "retired", "frozen", "fresh")
+_WORST: Final = ("conflict", "withheld", "running", "dirty", "coming", "new", "retired", "frozen", "fresh")
 """Which state a cell of the time line has, if several lie in it."""
 _BARS: Final = 8
 

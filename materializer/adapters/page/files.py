@@ -56,7 +56,7 @@ def data_script(name: str, page: dict[str, Any]) -> bytes:
     return f"materializerPage({script_json(name)},{script_json(page)});".encode()
 
 
-def write(pages: Pages, out: Path) -> Path:
+def write(pages: Pages, out: str | Path) -> Path:
     """Write a report, and return the path of its first page. A report that is there is replaced; its first page comes last.
 
     Args:
@@ -67,6 +67,7 @@ def write(pages: Pages, out: Path) -> Path:
         UsageError: If the folder has something else. Nothing was written.
         StorageError: If the disk is full or permission is refused.
     """
+    out = Path(out)
     index = out / "index.html"
     if out.exists() and not out.is_dir():
         raise UsageError(f"'{out}' is a file", hint="name a folder")

@@ -105,10 +105,10 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._reply(*self.server.answer(self.path))
 
-    do_HEAD = do_GET  # noqa: N815 - likewise
+    do_HEAD = do_GET  # noqa: N815 - the name that the library asks for
 
     def parse_request(self) -> bool:
-        """Refuse other methods, and names of other hosts, by which a page of somebody else could read this one."""
+        """Refuse other methods, and names of other hosts, by which a foreign page could read this one."""
         if not super().parse_request():
             return False
         if self.command not in {"GET", "HEAD"}:

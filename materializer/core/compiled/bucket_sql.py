@@ -142,12 +142,12 @@ def _has_unit(span: Span, unit: int) -> bool:
 
 
 def _span_test(column: str, span: Span, limits: Span, time_type: TimeType) -> str:
-    held = span & limits
-    if held is None:
+    within = span & limits
+    if within is None:
         return ""
-    tests = [f"{column} >= {instant_sql(time_type, held.start)}"] if held.start > limits.start else []
-    if held.end < limits.end:
-        tests.append(f"{column} < {instant_sql(time_type, held.end)}")
+    tests = [f"{column} >= {instant_sql(time_type, within.start)}"] if within.start > limits.start else []
+    if within.end < limits.end:
+        tests.append(f"{column} < {instant_sql(time_type, within.end)}")
     return " AND ".join(tests) or f"{column} IS NOT NULL"
 
 

@@ -99,11 +99,9 @@ class Preview:
             ("strategy", "buckets", "because", "reads at most", "price", "not"),
             steps,
         )
-        left = [
-            ("stays dirty", _spans(self.outside, kind) if self.outside else ""),
-            ("stuck", _spans(self.stuck, kind) if self.stuck else ""),
-        ]
-        return found + (html.facts("", left) if self.outside or self.stuck else "")
+        left = [("outside the window", self.outside), ("below the frozen boundary", self.stuck)]
+        dirty = [(f"dirty {where}", _spans(spans, kind)) for where, spans in left if spans]
+        return found + (html.facts("", dirty) if dirty else "")
 
 
 @dataclass(frozen=True, slots=True)

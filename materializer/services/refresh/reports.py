@@ -91,13 +91,12 @@ class RefreshReport:
             for run in self.runs
         ]
         header = ("refresh", "strategy", "executor", "rows read", "rows written", "buckets", "took", "predicted")
-        left = [
-            ("left dirty", f"{len(self.left)} spans" if self.left else ""),
-            ("stuck", f"{len(self.stuck)} spans" if self.stuck else ""),
-            *(("warning", text) for text in self.warnings),
-        ]
-        rest = html.facts("", left) if self.left or self.stuck or self.warnings else ""
-        return (html.table(head, header, rows) if rows else html.facts(head, [])) + rest
+        dirty = [("left dirty", self.left), ("dirty below the frozen boundary", self.stuck)]
+        left = [(name, f"{len(spans)} spans") for name, spans in dirty if spans]
+        left += [("warning", text) for text in self.warnings]
+        return (html.table(head, header, rows) if rows else html.facts(head, [])) + (
+            html.facts("", left) if left else ""
+        )
 
 
 def outcome_of(runs: Sequence[RunDone], window: Span | None, left: SpanSet) -> str:

@@ -167,11 +167,11 @@ class Status:
                 ("rows", self.rows),
                 ("materialised below", None if last is None else text(kind, self.threshold)),
                 ("dirty", _spans_text(self.dirty, kind)),
-                ("held back", _spans_text(self.held, kind)),
+                ("withheld", _spans_text(self.held, kind)),
                 ("frozen below", None if self.frozen == NEG_INF else text(kind, self.frozen)),
                 (
                     "staleness",
-                    None if fresh is None else f"{fresh.staleness} ({'kept' if fresh.is_kept else 'not kept'})",
+                    None if fresh is None else f"{fresh.staleness} ({'in time' if fresh.is_kept else 'too old'})",
                 ),
                 (
                     "last refresh",

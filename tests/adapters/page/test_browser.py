@@ -84,7 +84,7 @@ def test_every_view_fits_is_accessible_and_stands_still(chromium: Any, report: P
 
 def test_the_lake_says_first_what_is_wrong(page: Any) -> None:
     """
-    The source that is gone and the bucket that a gate holds back come before what is only dirty; each row leads to its page.
+    The source that is gone and the bucket that a gate withholds come before what is only dirty; each row leads to its page.
     """
     go(page, "#/")
     names = page.locator("tbody th").all_inner_texts()
@@ -172,7 +172,7 @@ def test_a_bucket_is_chosen_and_linked_to(page: Any) -> None:
 
 def test_next_dirty_leads_to_what_is_dirty(page: Any) -> None:
     """
-    What a gate holds back is found with one click.
+    What a gate withholds is found with one click.
     """
     go(page, "#/a/held")
     assert not page.locator("#zooms button:text-is('Next dirty')").is_disabled()

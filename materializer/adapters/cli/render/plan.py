@@ -213,11 +213,11 @@ def _makes(windows: int) -> str:
     return f"at most {count(windows, 'window')}" if windows else ""
 
 
-def below_form(frozen: int, stuck: SpanSet, kind: TimeType) -> dict[str, Any]:
+def below_form(frozen: int, dirty: SpanSet, kind: TimeType) -> dict[str, Any]:
     """Return the time that no refresh computes again, and the dirt in it."""
-    return {"frozen_below": instant_form(frozen, kind), "stuck": spans_form(stuck, kind)}
+    return {"frozen_below": instant_form(frozen, kind), "stuck": spans_form(dirty, kind)}
 
 
-def stuck_text(stuck: SpanSet, kind: TimeType) -> str:
+def stuck_text(dirty: SpanSet, kind: TimeType) -> str:
     """Return what is said of dirt that no refresh takes; "" when there is none."""
-    return f"{spans(stuck, kind)}, dirty below the frozen bound and kept as it is" if stuck else ""
+    return f"{spans(dirty, kind)}, dirty below the frozen bound and kept as it is" if dirty else ""

@@ -192,7 +192,7 @@ window.materializerCharts = (() => {
       yAxis: axis({ type: "value", name: "s", nameLocation: "end" }),
       dataZoom: [{ type: "inside", startValue: Math.max(0, n - 100), endValue: n - 1, zoomOnMouseWheel: "ctrl", moveOnMouseMove: true }, slider({ startValue: Math.max(0, n - 100), endValue: n - 1 })],
       series: [
-        { type: "bar", name: "took", data: r.seconds, large: n > 20000, barMaxWidth: 26, barGap: "-100%", barMinHeight: 1, itemStyle: { color: (p) => (r.outcome[p.dataIndex] === "aborted" ? color("stuck") : colors.get(r.strategy[p.dataIndex])) } },
+        { type: "bar", name: "took", data: r.seconds, large: n > 20000, barMaxWidth: 26, barGap: "-100%", barMinHeight: 1, itemStyle: { color: (p) => (r.outcome[p.dataIndex] === "aborted" ? color("conflict") : colors.get(r.strategy[p.dataIndex])) } },
         { type: "scatter", name: "predicted", data: r.predicted.map((v) => v || "-"), symbol: "circle", symbolSize: 7, large: false, itemStyle: { color: "transparent", borderColor: color("ink"), borderWidth: 1.4 } },
         ...names.slice(0, 12).map((s) => ({ type: "bar", name: s, data: [], itemStyle: { color: colors.get(s) } })),
       ],
@@ -226,7 +226,7 @@ window.materializerCharts = (() => {
 
   /** Draw a graph whose nodes have a column and a row; see `placed` in page.js. */
   const lineage = (graph, found, zone, open) => {
-    const marks = { fresh: "fresh", behind: "dirty", dirty: "dirty", empty: "retired", unfinished: "stuck", "source-unreadable": "stuck" };
+    const marks = { fresh: "fresh", behind: "dirty", dirty: "dirty", empty: "retired", unfinished: "conflict", "source-unreadable": "conflict" };
     const wide = (name) => Math.min(220, Math.max(90, 7.4 * name.length + 30)), { most, deep } = found[0];
     const across = deep ? Math.max(180, (zone.clientWidth - 260) / deep) : 0;
     const nodes = found.map(({ node, x, y }) => ({

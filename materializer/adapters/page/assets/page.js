@@ -81,7 +81,7 @@
 
   // -- the lake ----------------------------------------------------------------------------------------------------------
 
-  const RANKS = ["source-unreadable", "unfinished", "held back", "promise broken", "check failed", "stuck", "dirty", "behind", "empty", "fresh"];
+  const RANKS = ["source-unreadable", "unfinished", "withheld", "promise broken", "check failed", "conflict", "dirty", "behind", "empty", "fresh"];
   const columns = [
     ["aggregate", (r) => r.name.toLowerCase(), (r) => link(r.name)],
     ["state", (r) => RANKS.indexOf(r.rank), (r) => [state(r.rank), r.why && el("span", { class: "why" }, r.why)]],
@@ -95,7 +95,7 @@
   const promise = (r) => {
     if (r.promise === null) return "–";
     const stale = r.staleness === null ? "not known" : r.integer ? number(r.staleness) : seconds(r.staleness);
-    return [r.kept === false ? "broken: " : r.kept ? "kept: " : "", `${stale} of ${r.promise}`];
+    return [r.promise_met === false ? "broken: " : r.promise_met ? "kept: " : "", `${stale} of ${r.promise}`];
   };
   const quality = (q) => {
     if (q === null) return "–";
@@ -176,7 +176,7 @@
     if (current().name === name) left = draw.aggregate(of, zones, { query, when, number, seconds, between, remember, pick: (bucket) => pick(of, bucket) });
   };
 
-  const STATES = { fresh: "fresh", new: "never materialised", dirty: "dirty", coming: "dirty by versions not captured yet", held: "held back by the gate", stuck: "stuck: cannot be computed", frozen: "frozen", retired: "retired", running: "being computed" };
+  const STATES = { fresh: "fresh", new: "never materialised", dirty: "dirty", coming: "dirty by versions not captured yet", withheld: "withheld by the gate", conflict: "conflict: cannot be computed", frozen: "frozen", retired: "retired", running: "being computed" };
   const timeCard = (of, chart) => {
     const t = of.timeline, integer = t.integer;
     if (t.extent === null) return card("time", "Time line", "There are no rows yet.");
@@ -251,7 +251,7 @@
     const answers = (title, a) => el("div", {}, el("h3", {}, title), a.failed.length ? el("ul", {}, a.failed.map((f) => el("li", {}, el("b", {}, f.severity), ` ${f.words}`))) : el("p", {}, `${a.passed === null ? "all" : number(a.passed)} met`));
     for (const a of q.gate) parts.push(answers(`Gate of refresh ${q.refresh}: ${a.suite || (a.of === "output" ? "built-in checks" : a.of)}`, a));
     if (q.anyway) parts.push(el("p", { class: "alert" }, `Published anyway: ${q.anyway}`));
-    if (q.held.length) parts.push(el("p", {}, state("held back"), ` ${q.held.map((s) => between(s, integer)).join("; ")}`));
+    if (q.withheld.length) parts.push(el("p", {}, state("withheld"), ` ${q.withheld.map((s) => between(s, integer)).join("; ")}`));
     if (q.check) parts.push(answers(`Last check, ${when(q.check.at)}`, q.check));
     const c = q.canaries;
     if (c) parts.push(el("div", {}, el("h3", {}, "Canaries"), el("p", {}, c.at_most === null ? "No published bucket was sampled clean yet, so nothing is bounded."

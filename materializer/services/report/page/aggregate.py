@@ -83,11 +83,11 @@ def _facts(state: AggregateState, status: Status, spec: AggregateSpec) -> dict[s
         "keys": [key.name for key in spec.keys],
         "measures": [measure.name for measure in spec.measures],
         "dirty": len(status.dirty),
-        "held": spans(status.held, kind),
-        "stuck": [{"span": span(at, kind), "why": why} for at, why in status.stuck],
+        "withheld": spans(status.held, kind),
+        "conflicts": [{"span": span(at, kind), "why": why} for at, why in status.stuck],
         "holder": status.holder,
         "staleness": None if fresh is None else fresh.staleness,
-        "kept": None if fresh is None else fresh.is_kept,
+        "promise_met": None if fresh is None else fresh.is_kept,
         "threshold": instant(status.threshold, kind),
         "frozen": instant(status.frozen, kind),
         "retired": instant(status.retired, kind),
@@ -203,7 +203,7 @@ def _quality(aggregate: Aggregate, status: Status) -> dict[str, Any]:
         "gate": [_answers(of, verdict[of]) for of in ("output", "source", "canaries") if of in verdict],
         "refresh": None if last is None else last.n,
         "anyway": (verdict.get("published_anyway") or {}).get("reason", ""),
-        "held": spans(SpanSet.from_json(verdict.get("held", [])), kind),
+        "withheld": spans(SpanSet.from_json(verdict.get("held", [])), kind),
         "check": None if check is None else _answers("output", check) | {"at": moment(check["at"])},
         "canaries": None
         if canaries is None

@@ -16,10 +16,10 @@ from materializer.services.report.status import Status
 RANKS: Final = (
     "source-unreadable",
     "unfinished",
-    "held back",
+    "withheld",
     "promise broken",
     "check failed",
-    "stuck",
+    "conflict",
     "dirty",
     "behind",
     "empty",
@@ -69,7 +69,7 @@ def _row(view: View, s: Status) -> dict[str, Any]:
         "behind": None if s.newest is None else s.newest - s.cursor,
         "promise": None if fresh is None else describe_offset(fresh.promise),
         "staleness": None if fresh is None else fresh.staleness,
-        "kept": None if fresh is None else fresh.is_kept,
+        "promise_met": None if fresh is None else fresh.is_kept,
         "price": round(median(seconds), 3) if seconds else None,
         "predicted": None if last is None else last.report.predicted or None,
         "last": None
@@ -88,15 +88,16 @@ def _row(view: View, s: Status) -> dict[str, Any]:
 
 def _rank(s: Status) -> tuple[str, str]:
     """Return what is the matter with an aggregate, one of :data:`RANKS`, and why."""
-    held = f"the gate holds back {len(s.held)} span" + "s"[: len(s.held) != 1]
+    withheld, conflicts = s.held, s.stuck
+    gate = f"the gate withholds {len(withheld)} span" + "s"[: len(withheld) != 1]
     failed = 0 if s.last_check is None else len(s.last_check["failed"])
     cases = (
         (s.state == "source-unreadable", "source-unreadable", s.problem),
         (s.state == "unfinished", "unfinished", s.holder or f"refresh {s.open_refresh} has not ended"),
-        (bool(s.held), "held back", held),
+        (bool(withheld), "withheld", gate),
         (s.freshness is not None and s.freshness.is_kept is False, "promise broken", "it is older than it promises"),
         (failed > 0, "check failed", f"{failed} expectation{'s'[: failed != 1]} of the last check not met"),
-        (bool(s.stuck), "stuck", s.stuck[0][1] if s.stuck else ""),
+        (bool(conflicts), "conflict", conflicts[0][1] if conflicts else ""),
         (s.state == "dirty", "dirty", f"{len(s.dirty)} dirty span{'s'[: len(s.dirty) != 1]}"),
         (s.state == "behind", "behind", f"version {s.newest} of the source is not captured"),
         (s.state == "empty", "empty", "nothing was materialised yet"),

@@ -35,9 +35,9 @@ MOST_SPANS: Final = 5_000
 _WORDS: Final = {
     "fresh": "published, and equal to the source at the version that was captured",
     "new": "has rows that were never materialised",
-    "held": "the gate holds it back: what was computed does not meet its expectations",
+    "withheld": "the gate withholds it: what was computed does not meet its expectations",
     "retired": "older than output.retention: not stored in the output",
-    "frozen": "below the frozen bound: published, and its raw rows may be gone",
+    "frozen": "below the frozen boundary: published, and its raw rows may be gone",
     "coming": "rows changed in versions of the source that are not captured yet",
     "running": "a refresh computes it, or died and is finished by the next command",
 }
@@ -98,9 +98,9 @@ def _states(state: AggregateState, status: Status, extent: Span, coming: SpanSet
     """Yield what lies in the extent, each instant in the state that matters most."""
     whole, kind = SpanSet.of(extent), status.time_type
     left = whole
-    stuck: dict[str, SpanSet] = {}
+    conflicts: dict[str, SpanSet] = {}
     for at, why in status.stuck:
-        stuck[why] = stuck.get(why, SpanSet()) | SpanSet.of(at)
+        conflicts[why] = conflicts.get(why, SpanSet()) | SpanSet.of(at)
     causes: dict[tuple[str, str], SpanSet] = {}
     dirty = dirty_below_newest(state)
     for entry in state.computable.entries:
@@ -112,9 +112,9 @@ def _states(state: AggregateState, status: Status, extent: Span, coming: SpanSet
     frozen = SpanSet.of(Span(NEG_INF, state.frozen)) if state.frozen != NEG_INF else SpanSet()
     above = SpanSet.of(Span(state.threshold, POS_INF)) if state.threshold < POS_INF else SpanSet()
     layers: list[tuple[str, str, SpanSet]] = [
-        *(("stuck", why, spans) for why, spans in stuck.items()),
+        *(("conflict", why, spans) for why, spans in conflicts.items()),
         ("retired", _WORDS["retired"], below),
-        ("held", _WORDS["held"], status.held),
+        ("withheld", _WORDS["withheld"], status.held),
         ("running", _WORDS["running"], running),
         *((name, why, spans) for (name, why), spans in causes.items()),
         ("coming", _WORDS["coming"], coming),

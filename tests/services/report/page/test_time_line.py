@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from materializer.api import Materializer
 from materializer.config import Config
-from materializer.services.report.page.pages import Pages
 from tests import tables
 
 START = datetime(2024, 3, 8, tzinfo=UTC)  # New York's clock changes on the 10th
@@ -39,7 +38,7 @@ def rows(hour: int, count: int) -> pa.Table:
 
 
 def line_of(made: Materializer) -> dict[str, Any]:
-    found: dict[str, Any] = Pages(made._lake).aggregate("bars")["timeline"]
+    found: dict[str, Any] = made.report_data("bars")["timeline"]
     return found
 
 
