@@ -1,4 +1,4 @@
-"""What definitions may say, as tables made from the registries: properties on one page, aggregates on another.
+"""What definitions may say, and which codes there are, as tables made from the registries: one page for each.
 
 Words stand here, names and expressions come from the code; a name without words, or words without a name, is an error.
 """
@@ -20,9 +20,11 @@ from materializer.core.engines.registry import ENGINES, LATENESS
 from materializer.core.language.parse import parse_definitions
 from materializer.core.language.properties import FORMS, KNOWN
 from materializer.core.spec.spec import CONTINUOUS
+from materializer.errors import DefinitionError
+from materializer.errors.explained import Explanation, all_codes, statuses
 from tests.docs.pages import table
 
-PAGES: Final = ("definitions.md", "aggregates.md")
+PAGES: Final = ("definitions.md", "aggregates.md", "errors.md")
 _SETTINGS: Final = Config()
 
 # -- properties ----------------------------------------------------------------------------------------------------------
@@ -245,8 +247,40 @@ def _fewer(text: str) -> str:
     return text
 
 
+# -- errors --------------------------------------------------------------------------------------------------------------
+
+
+def errors() -> dict[str, str]:
+    """Return the tables of exit statuses and of all codes, from the texts that `materializer explain` prints."""
+    found = all_codes().values()
+    parts = {
+        "problems": ("definition.", "what is wrong"),
+        "suites": ("suite.", "when"),
+        "findings": ("doctor.", "finding"),
+    }
+    own = [e for e in found if not e.code.startswith(tuple(begin for begin, _ in parts.values())) or _is_raised(e)]
+    rows = [(f"`{e.code}`", str(e.exit_status), e.when, e.do) for e in own]
+    return {
+        "statuses": table(("status", "meaning"), [(str(status), text) for status, text in statuses().items()]),
+        "errors": table(("code", "status", "when", "what to do"), rows),
+    } | {
+        name: table(
+            ("code", title, "what to do"),
+            [(f"`{e.code}`", e.when, e.do) for e in found if e.code.startswith(begin) and not _is_raised(e)],
+        )
+        for name, (begin, title) in parts.items()
+    }
+
+
+def _is_raised(explanation: Explanation) -> bool:
+    """Whether an error has the code, and not one of its problems."""
+    return explanation.code == DefinitionError.code
+
+
 def made(page: str) -> dict[str, str]:
     """Return the made parts of a page by name."""
+    if page == "errors.md":
+        return errors()
     if page == "definitions.md":
         return {"properties": properties()}
     return {"sample": sample(), "aggregates": aggregates(), "expressions": expressions(), "longer": longer()}

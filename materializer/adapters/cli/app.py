@@ -24,6 +24,7 @@ _NAMES: Final = {
     "maintaining": ("maintain",),
     "mending": ("repair", "backup", "restore"),
     "engines": ("engines",),
+    "explaining": ("explain",),
     "about": ("demo", "setup", "version"),
     "policies": ("policy",),
 }

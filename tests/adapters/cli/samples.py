@@ -16,6 +16,7 @@ from materializer.adapters.cli.render.doctor import DoctorResult
 from materializer.adapters.cli.render.drop import DropResult
 from materializer.adapters.cli.render.engines import EnginesResult
 from materializer.adapters.cli.render.expire import ExpireResult, ThawResult
+from materializer.adapters.cli.render.explain import ExplainResult
 from materializer.adapters.cli.render.history import HistoryResult
 from materializer.adapters.cli.render.invalidate import InvalidateResult
 from materializer.adapters.cli.render.maintain import MaintainResult
@@ -56,6 +57,7 @@ from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.demo.prepare import PreparedDemo
 from materializer.errors import Problem
 from materializer.journal.events import Captured
+from materializer.errors.explained import all_codes
 from materializer.journal.snapshot import Manifest
 from materializer.journal.state import Ended
 from materializer.services.definitions.changes import DefinitionChange, Reads, ReusedPartials
@@ -361,6 +363,7 @@ RESULTS: dict[str, Result] = {
     "plan": PlanResult(PREVIEW),
     "refresh": RefreshResult(REFRESH, TS),
     "policy list": PolicyListResult((POLICY,)),
+    "explain": ExplainResult((all_codes()["history.fewer-rows"],), is_detailed=True),
     "status": StatusResult((STATUS,), sources=(SOURCE,)),
     "status NAME": StatusResult((STATUS,), is_detailed=True, sources=(SOURCE,)),
     "history": HistoryResult("flights_hourly", TS, (ENDED, ABORTED)),
