@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from materializer.core.spec.spec import AggregateSpec
     from materializer.errors import Problem
     from materializer.services.definitions.changes import DefinitionChange
+    from materializer.services.versions.proposal import DefinitionsPlan
 
 
 @watched
@@ -60,6 +61,23 @@ class Defining(OpenedLake):
 
         applier = Applier(self._texts, self._definitions, self._versions)
         return applier.apply(what, dry_run=dry_run, publish_anyway=publish_anyway)
+
+    def plan_definitions(
+        self, what: str | Path | AggregateSpec | Iterable[str | Path | AggregateSpec]
+    ) -> DefinitionsPlan:
+        """Return what :meth:`apply` would do with definitions, what it would take, and who reads what changes; writes nothing.
+
+        Definitions that cannot be applied are in the result, with their problems, beside those that can.
+
+        Args:
+            what: SQL text, a file, a folder, specs, or several of these.
+
+        Raises:
+            UsageError: If a file does not exist or cannot be read.
+        """
+        from materializer.services.versions.proposal import Proposer
+
+        return Proposer(self._texts, self._definitions, self._versions).propose(what)
 
     def define(self, name: str, source: str, **parts: Any) -> DefinitionChange:
         """Define an aggregate from Python, and apply the definition.

@@ -69,6 +69,9 @@ MaybeName: TypeAlias = Annotated[
 NameOrAll: TypeAlias = Annotated[
     str | None, Argument(help="Name of the aggregate, or --all.", metavar="NAME", show_default=False)
 ]
+NameOrDefinitions: TypeAlias = Annotated[
+    str | None, Argument(help="Name of the aggregate, or --definitions.", metavar="NAME", show_default=False)
+]
 All: TypeAlias = Annotated[bool, Option("--all", help="Every aggregate of the lake, parents first.")]
 Chain: TypeAlias = Annotated[bool, Option("--chain", help="What it reads first, from the aggregate over raw rows on.")]
 Names: TypeAlias = Annotated[
@@ -181,7 +184,7 @@ BuildNow: TypeAlias = Annotated[
     bool, Option("--build", help="Build and publish changed definitions at once, as 'build' does.")
 ]
 NoSwitch: TypeAlias = Annotated[bool, Option("--no-switch", help="Build, and leave publishing to 'switch'.")]
-Reason: TypeAlias = Annotated[str, Option("--reason", help="Why; kept in the journal.", metavar="TEXT")]
+Reason: TypeAlias = Annotated[str, Option("--reason", help="Why; the journal records it.", metavar="TEXT")]
 DefinitionFiles: TypeAlias = Annotated[
     list[str] | None,
     Option(
@@ -190,6 +193,18 @@ DefinitionFiles: TypeAlias = Annotated[
         metavar="PATH",
         show_default=False,
     ),
+]
+PlannedDefinitions: TypeAlias = Annotated[
+    list[str] | None,
+    Option(
+        "--definitions",
+        help="What applying these would do, and take: SQL files, or folders of them.",
+        metavar="PATH",
+        show_default=False,
+    ),
+]
+AsMarkdown: TypeAlias = Annotated[
+    bool, Option("--markdown", help="With --definitions, print a comment for a pull request.")
 ]
 NewFolder: TypeAlias = Annotated[str, Argument(help="A new or empty folder.", metavar="FOLDER", show_default=False)]
 BackupFolder: TypeAlias = Annotated[

@@ -97,6 +97,16 @@ class Definitions:
         Raises:
             DefinitionError: With every problem of every definition.
         """
+        prepared, problems = self.examine(specs)
+        if problems:
+            raise DefinitionError(problems)
+        return prepared
+
+    def examine(self, specs: Sequence[AggregateSpec]) -> tuple[list[CheckedDefinition], list[Problem]]:
+        """Check as :meth:`prepare` does, and return what was checked beside the problems of all others.
+
+        A problem that has no place names its aggregate: its message begins with the name.
+        """
         batch = Batch(self._root, self._config.sources, self._journal.view(), specs)
         problems: list[Problem] = []
         prepared: list[CheckedDefinition] = []
@@ -114,9 +124,7 @@ class Definitions:
                 batch.refuse(spec)
             else:
                 batch.accept(prepared[-1].spec, prepared[-1].source, prepared[-1].schemas)
-        if problems:
-            raise DefinitionError(problems)
-        return prepared
+        return prepared, problems
 
     def refuse_misfit(self, state: AggregateState) -> None:
         """Refuse to make the definition of *state* the next one of its aggregate where buckets would not lie in one another.

@@ -22,7 +22,7 @@ from materializer.lake.table import DeltaFolder
 from materializer.services.aggregate import partials_path
 from materializer.services.definitions.lineage import parent_of
 
-__all__ = ["is_rollup", "moved", "over_partials_of", "parents_of", "partials_of"]
+__all__ = ["is_rollup", "moved", "over_partials_of", "parents_of", "partials_of", "why_not_over"]
 
 
 def over_partials_of(spec: AggregateSpec, parent: AggregateState | None) -> AggregateSpec:
@@ -67,7 +67,7 @@ def moved(state: AggregateState, root: str, states: States) -> ParentSwitched | 
     if parent is None or state.source.path == places.resolved(partials_path(root, parent.name, parent.data_version)):
         return None
     spec, made = AggregateSpec.from_json(state.spec), AggregateSpec.from_json(parent.spec)
-    now = replace(spec, rolls_up=replace(made, sql="", comment="", properties=(), suites=()))
+    now = _over(spec, made)
     if why := _why_not(spec, now, dict(parent.schemas["partials"])):
         raise RollupChangedError(
             f"'{state.name}' rolls up '{parent.name}', which was changed since: {why}",
@@ -75,6 +75,23 @@ def moved(state: AggregateState, root: str, states: States) -> ParentSwitched | 
         )
     source = partials_of(parent, root)
     return ParentSwitched(now.as_json(), source, DeltaFolder.at(source.path).head().version)
+
+
+def why_not_over(state: AggregateState, parent: AggregateSpec, columns: dict[str, Any]) -> str:
+    """Return why a roll-up could not go on over another definition of its parent; "" if it could.
+
+    Args:
+        state: The roll-up.
+        parent: The definition that its parent would have.
+        columns: Type of each column of the partials that the parent would have.
+    """
+    spec = AggregateSpec.from_json(state.spec)
+    return _why_not(spec, _over(spec, parent), columns)
+
+
+def _over(spec: AggregateSpec, parent: AggregateSpec) -> AggregateSpec:
+    """Return a roll-up over a definition, without what changes no row of that."""
+    return replace(spec, rolls_up=replace(parent, sql="", comment="", properties=(), suites=()))
 
 
 def _why_not(before: AggregateSpec, now: AggregateSpec, columns: dict[str, Any]) -> str:

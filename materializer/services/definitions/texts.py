@@ -43,6 +43,21 @@ class Texts:
             UsageError: If a file is not there or cannot be read.
             StorageError: If a store cannot be read.
         """
+        specs, warnings, problems = self.examine(what)
+        if problems:
+            raise DefinitionError(problems)
+        return specs, warnings
+
+    def examine(self, what: Given) -> tuple[list[AggregateSpec], list[Problem], list[Problem]]:
+        """Return the definitions of texts without a problem, warnings about them, and the problems of all other texts.
+
+        Args:
+            what: As in :meth:`read`.
+
+        Raises:
+            UsageError: If a file is not there or cannot be read.
+            StorageError: If a store cannot be read.
+        """
         from materializer.core.language.parse import parse_report  # noqa: PLC0415 (only where texts are read)
 
         specs: list[AggregateSpec] = []
@@ -61,10 +76,7 @@ class Texts:
                 specs += report.specs
                 self._read.update({spec.sql: (text, file) for spec in report.specs})
                 warnings += report.warnings
-        problems += _named_twice(specs)
-        if problems:
-            raise DefinitionError(problems)
-        return specs, warnings
+        return specs, warnings, [*problems, *_named_twice(specs)]
 
     def defined(self, name: str, source: str, parts: dict[str, Any]) -> AggregateSpec:
         """Return the definition that Python gives.

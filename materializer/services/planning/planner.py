@@ -235,7 +235,7 @@ class RunPlanner:
         )
         plan = replace(plan, executor=executor, executor_reason=reason)
         if self.of_engine is None:
-            plan = prices.predicted(plan, known, prices.written_by(plan, stored, _groups_per_row(state)))
+            plan = prices.predicted(plan, known, prices.written_by(plan, stored, groups_per_row(state)))
         options = {"forced": self.request.options.force, **self.request.options.plan_note, **memory}
         events.append(Planned(plan, run.window.end, options))
         note = RunNote(run, window, dirty_spans, state.cursor, captured, state)
@@ -328,7 +328,7 @@ class RunPlanner:
     def _run_rows(self, state: AggregateState) -> int:
         """Return the source rows of a run: as configured, or fewer when that lets the driver commit the result."""
         rows, most = self.request.options.run_rows, self._config.driver_lane_rows
-        ratio = _groups_per_row(state)
+        ratio = groups_per_row(state)
         small = round(ROOM * most / (ratio * SAFETY)) if ratio else most // 2
         return min(rows, small) if small * MAX_SHRINK >= rows and self.request.may_fetch else rows
 
@@ -338,7 +338,7 @@ class RunPlanner:
         Where that bound is too coarse, earlier refreshes tell how many groups a row makes; where an engine replaces results of some
         keys, *results* says how many there are at most.
         """
-        ratio = _groups_per_row(state)
+        ratio = groups_per_row(state)
         bound = _likely(stored, plan.replaced - plan.spans)
         for step in plan.steps:
             match step:
@@ -421,7 +421,7 @@ def _row_bytes(stored: Extent) -> float:
     return sum(f.bytes for f in stored.files) / rows if rows > ENOUGH_ROWS else 0.0
 
 
-def _groups_per_row(state: AggregateState) -> float | None:
+def groups_per_row(state: AggregateState) -> float | None:
     """Return the most groups that a source row made in recent recomputes, None when there were none."""
     since = max((i + 1 for i, e in enumerate(state.ended) if e.outcome == "switched"), default=0)
     ended = state.ended[since:][-RECENT:]

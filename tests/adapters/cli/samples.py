@@ -22,6 +22,7 @@ from materializer.adapters.cli.render.invalidate import InvalidateResult
 from materializer.adapters.cli.render.maintain import MaintainResult
 from materializer.adapters.cli.render.plan import PlanResult
 from materializer.adapters.cli.render.policy import PolicyListResult
+from materializer.adapters.cli.render.proposal import ProposalResult
 from materializer.adapters.cli.render.refresh import RefreshResult
 from materializer.adapters.cli.render.repair import RepairResult
 from materializer.adapters.cli.render.result import Result
@@ -56,8 +57,8 @@ from materializer.core.time.instants import parse
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.demo.prepare import PreparedDemo
 from materializer.errors import Problem
-from materializer.journal.events import Captured
 from materializer.errors.explained import all_codes
+from materializer.journal.events import Captured
 from materializer.journal.snapshot import Manifest
 from materializer.journal.state import Ended
 from materializer.services.definitions.changes import DefinitionChange, Reads, ReusedPartials
@@ -79,6 +80,7 @@ from materializer.services.report.status import PastClock, Status
 from materializer.services.report.tables import DoctorFinding
 from materializer.services.schedule.policies import PolicyState
 from materializer.services.versions.build import BuildReport
+from materializer.services.versions.proposal import ChangedReader, ChangePrice, DefinitionsPlan, PlannedChange
 from materializer.services.versions.progress import NextVersion, PreviousVersion
 from materializer.services.versions.versions import SwitchReport
 
@@ -338,8 +340,30 @@ RESTORED = RestoreReport(
     0.1,
 )
 
+PROPOSAL = DefinitionsPlan(
+    (
+        PlannedChange(
+            DefinitionChange("flights_hourly", "data", DIFFERENCES, "lake/flights", 341, "started"),
+            ("measure mean", "where"),
+            ChangePrice("recompute", "spark", "a run reads 168,388 rows", 336_776, 12_345_678, 12, 2, 12.34),
+            ("flights_minutely",),
+            (
+                ChangedReader(
+                    "flights_daily", is_direct=True, problem="it reads the column `mean`, which would be gone"
+                ),
+                ChangedReader("flights_monthly", is_direct=False),
+            ),
+        ),
+        PlannedChange(DefinitionChange("flights_daily", "metadata", DIFFERENCES), ("comment",)),
+        PlannedChange(DefinitionChange("flights_yearly", "unchanged")),
+    ),
+    (PROBLEM,),
+    (PROBLEM,),
+)
+
 RESULTS: dict[str, Result] = {
     "engines": EnginesResult((GUIDES["session_window"],), is_detailed=True),
+    "explain": ExplainResult((all_codes()["history.fewer-rows"],), is_detailed=True),
     "apply": ApplyResult(
         (
             DefinitionChange(
@@ -361,9 +385,9 @@ RESULTS: dict[str, Result] = {
     "switch": SwitchResult(SWITCH),
     "abandon": AbandonResult("flights_hourly"),
     "plan": PlanResult(PREVIEW),
+    "plan --definitions": ProposalResult(PROPOSAL),
     "refresh": RefreshResult(REFRESH, TS),
     "policy list": PolicyListResult((POLICY,)),
-    "explain": ExplainResult((all_codes()["history.fewer-rows"],), is_detailed=True),
     "status": StatusResult((STATUS,), sources=(SOURCE,)),
     "status NAME": StatusResult((STATUS,), is_detailed=True, sources=(SOURCE,)),
     "history": HistoryResult("flights_hourly", TS, (ENDED, ABORTED)),
@@ -409,6 +433,7 @@ RESULTS: dict[str, Result] = {
     "version": VersionResult({"materializer": "0.1.0", "python": "3.11.7"}),
 }
 OTHERS: dict[str, Result] = {
+    "plan of no definitions": ProposalResult(DefinitionsPlan(())),
     "setup again": SetupResult(
         PreparedDemo(("delta-spark.jar",), Path("cache/classes/0123.jsa"), 190_000_000, 0.1, is_new=False)
     ),

@@ -9,6 +9,7 @@ from materializer.adapters.cli.options import (
     AcceptFewerRows,
     All,
     AllTime,
+    AsMarkdown,
     AsOf,
     BucketsPerRun,
     Chain,
@@ -18,15 +19,19 @@ from materializer.adapters.cli.options import (
     MaxRuns,
     Name,
     NameOrAll,
+    NameOrDefinitions,
     Order,
+    PlannedDefinitions,
     PublishAnyway,
     Reason,
     RunOrder,
     Start,
     Strict,
 )
+from materializer.adapters.cli.output import JsonOutput
 from materializer.adapters.cli.render.invalidate import InvalidateResult
 from materializer.adapters.cli.render.plan import PlanResult
+from materializer.adapters.cli.render.proposal import ProposalResult
 from materializer.adapters.cli.render.refresh import RefreshResult
 from materializer.errors import UsageError
 
@@ -41,15 +46,31 @@ def register(app: typer.Typer) -> None:
 
 def plan(
     call: CommandCall,
-    name: Name,
+    name: NameOrDefinitions = None,
     *,
     start: Start = None,
     end: End = None,
     force: Force = False,
     strict: Strict = False,
     chain: Chain = False,
+    definitions: PlannedDefinitions = None,
+    markdown: AsMarkdown = False,
 ) -> None:
-    """Print what a refresh would do, and why; write nothing."""
+    """Print what a refresh, or applying definitions, would do, and why; write nothing."""
+    if definitions:
+        if name is not None or start is not None or end is not None or force or strict or chain:
+            raise UsageError("--definitions plans no refresh", hint="leave out NAME and what is said of a refresh")
+        if markdown and isinstance(call.output, JsonOutput):
+            raise UsageError("--markdown and --json are two forms of one result", hint="leave one of the two out")
+        call.show(ProposalResult(call.lake.plan_definitions(definitions), is_markdown=markdown))
+        return
+    if markdown:
+        raise UsageError(
+            "--markdown shows what definitions change", hint="give --definitions and their files or folder"
+        )
+    if name is None:
+        hint = "'materializer status' lists the names"
+        raise UsageError("give NAME, an aggregate, or --definitions, got neither", hint=hint)
     if chain:
         call.each("plans", call.lake.plan_chain(name, start, end, force=force, strict=strict), PlanResult)
         return

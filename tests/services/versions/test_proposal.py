@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from materializer.core.time.instants import HOUR
+from materializer.errors import UsageError
+from materializer.services.versions.proposal import DefinitionsPlan, PlannedChange
+from tests.services.no_spark import Lake, each, view
+
+MONTH_ROWS = 48
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    """A raw table of two days, and an hourly aggregate over it."""
+    lake = Lake(tmp_path)
+    lake.add(*((hour * HOUR, hour) for hour in range(MONTH_ROWS)))
+    lake.apply(view("hourly", each("1 hour")))
+    return lake
+
+
+def proposed(lake: Lake, *sql: str) -> DefinitionsPlan:
+    """What applying would do; what is there stays as it is."""
+    before = written(lake)
+    found = lake.opened.plan_definitions(list(sql))
+    assert before == written(lake)
+    return found
+
+
+def written(lake: Lake) -> Any:
+    files = sorted(str(p.relative_to(lake.root)) for p in lake.root.rglob("*"))
+    return files, DeltaTable(str(lake.root / "raw")).version(), lake.opened.journal.view().states
+
+
+def one(plan: DefinitionsPlan) -> PlannedChange:
+    assert () == plan.problems
+    [found] = plan.changes
+    return found
+
+
+def test_a_new_definition_has_the_price_of_its_source(lake: Lake) -> None:
+    """
+    The rows and bytes of the whole source, seconds above zero, and nobody who reads it.
+    """
+    found = one(proposed(lake, view("daily", each("1 day"))))
+
+    assert ("new", ()) == (found.change.kind, found.readers)
+    assert found.price is not None
+    assert (MONTH_ROWS, 1, 1) == (found.price.rows, found.price.files, found.price.runs)
+    assert found.price.bytes > 0
+    assert 0 < found.price.seconds < 10
+
+
+def test_what_is_the_same_or_said_otherwise_computes_nothing(lake: Lake) -> None:
+    """
+    Neither has a price.
+    """
+    same = one(proposed(lake, view("hourly", each("1 hour"))))
+    comment = view("hourly", each("1 hour")).replace("AS SELECT", "COMMENT 'Hours' AS SELECT", 1)
+    described = one(proposed(lake, comment))
+
+    assert ("unchanged", None, ()) == (same.change.kind, same.price, same.parts)
+    assert ("metadata", None, ("comment",)) == (described.change.kind, described.price, described.parts)
+
+
+def test_changed_data_names_its_parts_and_its_readers(lake: Lake) -> None:
+    """
+    Those that read it, and those that read these; a reader of a column that would be gone breaks.
+    """
+    lake.apply(view("daily", each("1 day"), "hourly"))
+    lake.apply(view("weekly", each("7 days"), "daily"))
+    wider = one(proposed(lake, view("hourly", each("2 hours"))))
+    renamed = one(proposed(lake, view("hourly", each("1 hour"), measure="sum(v) AS amount")))
+
+    assert ("data", ("buckets",)) == (wider.change.kind, wider.parts)
+    assert [("daily", True, ""), ("weekly", False, "")] == [(r.name, r.is_direct, r.problem) for r in wider.readers]
+    assert ["it reads the column `v`, which would be gone", ""] == [r.problem for r in renamed.readers]
+    assert {"measure v", "measure amount", "columns"} == set(renamed.parts)
+
+
+def test_a_chain_that_is_new_has_its_parents(lake: Lake) -> None:
+    """
+    What the same command makes is read before it; without a table it has no price.
+    """
+    plan = proposed(
+        lake,
+        view("weekly", each("7 days"), "daily"),
+        view("daily", each("1 day"), "hourly"),
+    )
+    found = {c.change.name: c for c in plan.changes}
+
+    assert ["daily", "weekly"] == [c.change.name for c in plan.changes]
+    assert (("hourly",), ("hourly", "daily")) == (found["daily"].reads, found["weekly"].reads)
+    assert found["weekly"].price is None
+
+
+def test_what_cannot_be_applied_stands_beside_what_can(lake: Lake) -> None:
+    """
+    Problems of texts and problems that only the source shows, each with its code.
+    """
+    plan = proposed(
+        lake,
+        view("good", each("1 day")),
+        view("wrong", each("1 day"), measure="sum(missing) AS v"),
+        "CREATE MATERIALIZED VIEW worse AS SELECT 1",
+        view("orphan", each("1 day"), source="nowhere"),
+    )
+
+    assert ["good"] == [c.change.name for c in plan.changes]
+    assert {"definition.unknown-column", "table.not-found"} < {p.code for p in plan.problems}
+    assert [p for p in plan.problems if "worse" not in p.message and p.code.startswith("definition.")]
+
+
+def test_a_folder_is_read_and_one_that_is_missing_is_refused(lake: Lake, tmp_path: Path) -> None:
+    """
+    As by `apply`.
+    """
+    folder = tmp_path / "sql"
+    folder.mkdir()
+    (folder / "daily.sql").write_text(view("daily", each("1 day")))
+
+    assert "new" == one(lake.opened.plan_definitions(str(folder))).change.kind
+    with pytest.raises(UsageError):
+        lake.opened.plan_definitions(str(tmp_path / "nothing"))
