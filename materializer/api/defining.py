@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from materializer.core.spec.spec import AggregateSpec
     from materializer.errors import Problem
     from materializer.services.definitions.changes import DefinitionChange
+    from materializer.services.definitions.starting import NewDefinition
     from materializer.services.versions.proposal import DefinitionsPlan
 
 
@@ -78,6 +79,51 @@ class Defining(OpenedLake):
         from materializer.services.versions.proposal import Proposer
 
         return Proposer(self._texts, self._definitions, self._versions).propose(what)
+
+    def new(
+        self,
+        source: str,
+        *,
+        name: str | None = None,
+        time: str | None = None,
+        bucket: str | None = None,
+        keys: Sequence[str] | None = None,
+        measures: Sequence[str] | None = None,
+        policy: bool = True,
+    ) -> NewDefinition:
+        """Return a definition over a source that fits its data, with a suite and a policy; writes nothing, and starts no Spark.
+
+        What is left out is proposed from the log of the source and a sample of its rows.
+
+        Args:
+            source: A path, or a name.
+            name: Name of the aggregate.
+            time: The column that divides time.
+            bucket: Width of the buckets, such as ``1 hour``.
+            keys: Columns that rows are grouped by.
+            measures: Measures as SQL with their names, such as ``sum(size) AS size``.
+            policy: Whether the definition has a refresh policy.
+
+        Raises:
+            NotADeltaTableError: If the source is no Delta table; of a folder of Parquet files the hint makes it one.
+            UsageError: If it has no column that can divide time, or what is given does not fit it.
+            DefinitionError: With every problem of what is given.
+        """
+        from materializer.services.definitions.starting import Wishes
+
+        return self._starter.draft(source, Wishes(name, time, bucket, keys, measures, policy))
+
+    def write_new(self, new: NewDefinition, folder: str | Path = "sql") -> list[str]:
+        """Write the definition and the suite of :meth:`new` into files that do not exist yet, and return their places.
+
+        Args:
+            new: What :meth:`new` returned.
+            folder: Folder of the definition; the suite goes into the folder of suites of the configuration.
+
+        Raises:
+            UsageError: If one of the files exists; nothing was written.
+        """
+        return self._starter.write(new, folder)
 
     def define(self, name: str, source: str, **parts: Any) -> DefinitionChange:
         """Define an aggregate from Python, and apply the definition.

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from materializer.core.time.grid import Grid
     from materializer.services.commit.lake import Lake
     from materializer.services.definitions.apply import Definitions
+    from materializer.services.definitions.starting import Starter
     from materializer.services.definitions.texts import Texts
     from materializer.services.report.status import Looker
     from materializer.services.schedule.policies import Policies
@@ -53,6 +54,12 @@ class OpenedLake:
 
         lake = self._lake
         return Definitions(lake.root, lake.journal, lake.config, lake.engine, lake.library, lake.on_checkpoint)
+
+    @cached_property
+    def _starter(self) -> Starter:
+        from materializer.services.definitions.starting import Starter
+
+        return Starter(self._lake.root, self.journal, self._lake.config, self._lake.engine)
 
     @cached_property
     def _looker(self) -> Looker:

@@ -15,6 +15,7 @@ from materializer.adapters.cli.output import JsonOutput, Output, TextOutput
 from materializer.errors import UsageError
 
 _NAMES: Final = {
+    "starting": ("new",),
     "defining": ("apply", "drop"),
     "versions": ("build", "switch", "rollback", "abandon"),
     "refreshing": ("plan", "refresh", "backfill", "invalidate"),

@@ -52,6 +52,8 @@ class CommandCall:
         self._config = config
         self._is_strict = is_strict
         self._is_idle: bool | None = None
+        self.only_asks = False
+        """Whether the command still asks, and has written nothing."""
         if opened is not None:
             self.lake = opened
 
@@ -121,7 +123,7 @@ class CommandCall:
     def left(self) -> str:
         """Return in words the state in which an interrupted command left the lake."""
         rest = "what was finished stays, the rest is still dirty"
-        if "lake" not in self.__dict__:
+        if self.only_asks or "lake" not in self.__dict__:
             return "nothing was written"
         try:
             open_ = [(s.plan.n, s.name) for s in self.lake.journal.view().states.values() if s.plan is not None]

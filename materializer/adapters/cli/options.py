@@ -81,6 +81,30 @@ Paths: TypeAlias = Annotated[
     list[str], Argument(help="SQL files, or folders of them.", metavar="PATH", show_default=False)
 ]
 
+# -- a new definition ----------------------------------------------------------------------------------------------------
+
+Source: TypeAlias = Annotated[
+    str | None, Argument(help="A Delta table: a name or a path.", metavar="SOURCE", show_default=False)
+]
+NewName: TypeAlias = Annotated[str | None, Option("--name", help="Name of the aggregate.", metavar="NAME")]
+TimeColumnName: TypeAlias = Annotated[str | None, Option("--time", help="Column that divides time.", metavar="COLUMN")]
+BucketWidth: TypeAlias = Annotated[
+    str | None, Option("--bucket", help="Width of the buckets, such as '1 hour'.", metavar="WIDTH")
+]
+KeyColumns: TypeAlias = Annotated[
+    list[str] | None,
+    Option("--key", help="Column that rows are grouped by; 'none' for no key.", metavar="COLUMN", show_default=False),
+]
+MeasureTexts: TypeAlias = Annotated[
+    list[str] | None,
+    Option(
+        "--measure", help="A measure with its name, such as 'sum(size) AS size'.", metavar="SQL", show_default=False
+    ),
+]
+NoPolicy: TypeAlias = Annotated[bool, Option("--no-policy", help="Write no refresh policy.")]
+Into: TypeAlias = Annotated[str, Option("--into", help="Folder of the definition.", metavar="FOLDER")]
+WithoutQuestions: TypeAlias = Annotated[bool, Option("--yes", help="Ask nothing, and take what is proposed.")]
+
 # -- windows -------------------------------------------------------------------------------------------------------------
 
 Start: TypeAlias = Annotated[

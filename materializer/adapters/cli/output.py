@@ -61,6 +61,9 @@ class Output(Protocol):
     def ask(self, question: str) -> bool:
         """Ask a question and return whether the answer is yes."""
 
+    def answer(self, question: str, proposal: str) -> str:
+        """Ask a question and return what was answered; the proposal where nothing was."""
+
     def close(self) -> None:
         """Write the lists that were begun."""
 
@@ -134,7 +137,17 @@ class TextOutput:
 
     def ask(self, question: str) -> bool:
         """See :class:`Output`."""
-        return typer.confirm(question)
+        try:
+            return typer.confirm(question)
+        except typer.Abort:
+            raise KeyboardInterrupt from None
+
+    def answer(self, question: str, proposal: str) -> str:
+        """See :class:`Output`."""
+        try:
+            return str(typer.prompt(question, default=proposal)).strip()
+        except typer.Abort:  # the end of the input, or Ctrl-C
+            raise KeyboardInterrupt from None
 
     def close(self) -> None:
         """See :class:`Output`."""
@@ -216,6 +229,10 @@ class JsonOutput:
     def ask(self, question: str) -> bool:  # noqa: ARG002 - a program cannot be asked
         """See :class:`Output`."""
         return False
+
+    def answer(self, question: str, proposal: str) -> str:  # noqa: ARG002 - a program cannot be asked
+        """See :class:`Output`."""
+        return proposal
 
     def close(self) -> None:
         """See :class:`Output`."""

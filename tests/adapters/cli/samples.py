@@ -20,6 +20,7 @@ from materializer.adapters.cli.render.explain import ExplainResult
 from materializer.adapters.cli.render.history import HistoryResult
 from materializer.adapters.cli.render.invalidate import InvalidateResult
 from materializer.adapters.cli.render.maintain import MaintainResult
+from materializer.adapters.cli.render.new import LookResult, MeasuresResult, NewResult, ProposedResult
 from materializer.adapters.cli.render.plan import PlanResult
 from materializer.adapters.cli.render.policy import PolicyListResult
 from materializer.adapters.cli.render.proposal import ProposalResult
@@ -30,6 +31,9 @@ from materializer.adapters.cli.render.show import ChangesResult, FreshCost, Show
 from materializer.adapters.cli.render.status import StatusResult
 from materializer.adapters.cli.render.verify import VerifyResult
 from materializer.core.engines.guides import GUIDES
+from materializer.core.language import new_text
+from materializer.core.language.new_text import Answers
+from materializer.core.language.suggest import ColumnFacts, SourceFacts, TimeChoice
 from materializer.core.policy.compaction import FileExtent, Group
 from materializer.core.policy.policies import Policy
 from materializer.core.quality.canaries import Canaries
@@ -63,6 +67,7 @@ from materializer.journal.snapshot import Manifest
 from materializer.journal.state import Ended
 from materializer.services.definitions.changes import DefinitionChange, Reads, ReusedPartials
 from materializer.services.definitions.coverage import Lack
+from materializer.services.definitions.starting import NewDefinition
 from materializer.services.maintenance.expire import Expiry, Thaw
 from materializer.services.maintenance.maintain import MaintainReport, TableDone, TablePlan
 from materializer.services.observe.source_deletes import OtherReader
@@ -80,8 +85,8 @@ from materializer.services.report.status import PastClock, Status
 from materializer.services.report.tables import DoctorFinding
 from materializer.services.schedule.policies import PolicyState
 from materializer.services.versions.build import BuildReport
-from materializer.services.versions.proposal import ChangedReader, ChangePrice, DefinitionsPlan, PlannedChange
 from materializer.services.versions.progress import NextVersion, PreviousVersion
+from materializer.services.versions.proposal import ChangedReader, ChangePrice, DefinitionsPlan, PlannedChange
 from materializer.services.versions.versions import SwitchReport
 
 TS = TimeType.TIMESTAMP
@@ -361,7 +366,29 @@ PROPOSAL = DefinitionsPlan(
     (PROBLEM,),
 )
 
+DEPARTED = ColumnFacts("departed", "timestamp", 300_000, 12, 1_357_000_000_000_000, 1_388_000_000_000_000)
+ANSWERS = Answers(
+    "flights_1h",
+    "flights",
+    "departed",
+    "",
+    "1 hour",
+    ("origin",),
+    ("count(*) AS n", "avg(delay) AS delay_avg"),
+    (("start_offset", "31 hours"), ("end_offset", "1 hour"), ("schedule", "5 * * * *")),
+)
+NEW = NewDefinition(
+    ANSWERS,
+    "lake/flights",
+    341,
+    SourceFacts((DEPARTED, ColumnFacts("origin", "string", 3), ColumnFacts("delay", "double", 700)), 336_776, 50_000),
+    (TimeChoice(DEPARTED, TimeType.TIMESTAMP),),
+    new_text.definition(ANSWERS),
+    new_text.suite(ANSWERS, ["origin"]),
+)
+
 RESULTS: dict[str, Result] = {
+    "new": NewResult(NEW, ("sql/flights_1h.sql", "expectations/flights_1h.json")),
     "engines": EnginesResult((GUIDES["session_window"],), is_detailed=True),
     "explain": ExplainResult((all_codes()["history.fewer-rows"],), is_detailed=True),
     "apply": ApplyResult(
@@ -433,6 +460,9 @@ RESULTS: dict[str, Result] = {
     "version": VersionResult({"materializer": "0.1.0", "python": "3.11.7"}),
 }
 OTHERS: dict[str, Result] = {
+    "new: what was found": LookResult(NEW),
+    "new: measures": MeasuresResult(NEW),
+    "new: the text": ProposedResult(NEW),
     "plan of no definitions": ProposalResult(DefinitionsPlan(())),
     "setup again": SetupResult(
         PreparedDemo(("delta-spark.jar",), Path("cache/classes/0123.jsa"), 190_000_000, 0.1, is_new=False)

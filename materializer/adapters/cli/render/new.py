@@ -1,0 +1,150 @@
+"""``new``: what a look at a source found, what is proposed, and what was written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from materializer.adapters.cli.render.result import Result
+from materializer.adapters.cli.words import count, number, table, wrapped
+from materializer.core.language.new_text import alias_of, bucket_name
+
+if TYPE_CHECKING:
+    from materializer.core.language.suggest import ColumnFacts
+    from materializer.services.definitions.starting import NewDefinition
+
+MOST_SHOWN = 30
+"""Columns that a table of the terminal lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class LookResult(Result):
+    """What was found in a source, before questions are asked."""
+
+    new: NewDefinition
+
+    def form(self) -> dict[str, Any]:
+        return {"source": self.new.path, "version": self.new.version, "rows": self.new.facts.rows}
+
+    def lines(self, width: int) -> Iterator[str]:
+        new = self.new
+        rows = "an unknown number of rows" if new.facts.rows is None else count(new.facts.rows, "row")
+        seen = f", {number(new.facts.sampled)} of them looked at" if new.facts.sampled != new.facts.rows else ""
+        yield from wrapped(f"{new.path}: version {new.version}, {rows}{seen}", width=width)
+        yield ""
+        shown = new.facts.columns[:MOST_SHOWN]
+        cells = [(_short(c.name, 30), _short(c.type, 24), _values(c), self._use(c.name)) for c in shown]
+        yield from table(("column", "type", "values", "use"), cells, indent=2)
+        if rest := len(new.facts.columns) - len(shown):
+            yield f"  and {count(rest, 'column')} more"
+        yield ""
+
+    def _use(self, name: str) -> str:
+        answers = self.new.answers
+        if name == answers.time:
+            return "time"
+        if name in answers.keys:
+            return "key"
+        alias = alias_of(name)
+        return "measured" if any(f" AS {alias}_" in m for m in answers.measures) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuresResult(Result):
+    """The measures that are proposed."""
+
+    new: NewDefinition
+
+    def form(self) -> dict[str, Any]:
+        return {"measures": list(self.new.answers.measures)}
+
+    def lines(self, width: int) -> Iterator[str]:
+        yield "measures:"
+        for measure in self.new.answers.measures:
+            yield from wrapped(measure, "    ", width=width)
+
+
+@dataclass(frozen=True, slots=True)
+class ProposedResult(Result):
+    """The text of the definition, before it is written."""
+
+    new: NewDefinition
+
+    def form(self) -> dict[str, Any]:
+        return {"definition": self.new.definition}
+
+    def lines(self, width: int) -> Iterator[str]:  # noqa: ARG002 - SQL is shown as it is written
+        yield ""
+        yield from (f"  {line}".rstrip() for line in self.new.definition.splitlines())
+        yield ""
+
+
+@dataclass(frozen=True, slots=True)
+class NewResult(Result):
+    """What was written, and what to do next.
+
+    Args:
+        new: The definition.
+        files: The files.
+        options: Options of the next commands, such as ``--lake``.
+    """
+
+    new: NewDefinition
+    files: tuple[str, ...]
+
+    def form(self) -> dict[str, Any]:
+        answers, facts = self.new.answers, self.new.facts
+        return {
+            "name": answers.name,
+            "source": self.new.path,
+            "source_version": self.new.version,
+            "rows": facts.rows,
+            "time": answers.time,
+            "resolution": answers.resolution,
+            "bucket": answers.bucket,
+            "bucket_column": bucket_name(answers),
+            "keys": list(answers.keys),
+            "measures": list(answers.measures),
+            "policy": {name: value for name, value in answers.policy},  # noqa: C416 - pairs of texts, as JSON
+            "files": list(self.files),
+            "columns": [_column_form(c) for c in facts.columns],
+        }
+
+    def lines(self, width: int) -> Iterator[str]:
+        name = self.new.answers.name
+        for file in self.files:
+            yield from wrapped(f"wrote {file}", width=width)
+        yield ""
+        yield "next:"
+        yield from wrapped(f"materializer apply {self.files[0]}", "  ", width=width)
+        yield f"  materializer backfill {name}"
+        yield f"  materializer check {name}"
+
+
+def _column_form(column: ColumnFacts) -> dict[str, Any]:
+    known = asdict(column)
+    return {name: known[name] for name in ("name", "type", "distinct", "nulls")}
+
+
+def _values(column: ColumnFacts) -> str:
+    """Return what the sample says of the values of a column, in a few words."""
+    if column.distinct is None:
+        return ""
+    nulls = f", {number(column.nulls)} null" if column.nulls else ""
+    text = count(column.distinct, "value")
+    if column.type in {"timestamp", "timestamp_ntz", "date"} and column.least is not None:
+        text = f"{_day(column.least)} to {_day(column.most)}"
+    return f"{text}{nulls}"
+
+
+def _day(micros: int) -> str:
+    try:
+        return f"{datetime.fromtimestamp(micros // 1_000_000, UTC):%Y-%m-%d}"
+    except (ValueError, OverflowError, OSError):
+        return "far away"
+
+
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 3]}..."

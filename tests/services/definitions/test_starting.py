@@ -1,0 +1,234 @@
+"""A new definition from a look at its source: what is proposed fits, whatever the table is like, and nothing is overwritten."""
+
+from __future__ import annotations
+
+import random
+import re
+import shlex
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from materializer import Materializer
+from materializer.core.compiled.resolve import resolve
+from materializer.core.language.parse import parse_definitions
+from materializer.core.policy.policies import policies_of
+from materializer.core.quality import suite as suites
+from materializer.errors import DefinitionError, NotADeltaTableError, TableNotFoundError, UsageError
+from materializer.lake.table import DeltaFolder
+from materializer.services.definitions.starting import NewDefinition
+from tests import shapes
+from tests.shapes import TIMES, VALUES, Shape, shape
+
+
+def looked_at(folder: Path, table: Shape, **wishes: object) -> NewDefinition:
+    """What is proposed for a table."""
+    table.write(folder / "lake" / "trades")
+    return Materializer(folder / "lake").new("trades", **wishes)  # type: ignore[arg-type]
+
+
+def of(seed: int = 0, rows: int = 400, **kinds: str) -> Shape:
+    rng = random.Random(seed)
+    makers = {**TIMES, **VALUES}
+    return Shape(rows, {name: makers[kind](rng, rows) for name, kind in kinds.items()})
+
+
+@settings(max_examples=60)
+@given(seed=st.integers(0, 10**9))
+def test_what_is_proposed_is_a_definition(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
+    """
+    Over tables of many shapes: it is read, its columns exist, its suite is one over its output, its policy fits its grid.
+    """
+    folder = tmp_path_factory.mktemp("new")
+    found = looked_at(folder, shape(seed))
+    [spec] = parse_definitions(found.definition)
+    resolved = resolve(spec, DeltaFolder.at(found.path).schema())
+    suite = suites.read(found.suite, columns=resolved.columns)
+
+    assert found.answers.time in [name for name, _ in DeltaFolder.at(found.path).schema()]
+    assert len(resolved.columns) == len({name.lower() for name in resolved.columns})
+    assert suite.expectations
+    assert len(policies_of(resolved)) == 1
+    assert not (folder / "lake" / ".materializer").exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "bucket", "resolution"),
+    [("timestamp", "", ""), ("date", "30 days", ""), ("epoch seconds", "", "s"), ("epoch milliseconds", "", "ms")],
+)
+def test_a_time_column_is_found_by_its_type(tmp_path: Path, kind: str, bucket: str, resolution: str) -> None:
+    """
+    Among other columns; of an integer what a tick is, by its name and its values.
+    """
+    found = looked_at(tmp_path, of(id="plain", sym="symbols", created_at=kind, price="prices"))
+
+    assert ("created_at", resolution) == (found.answers.time, found.answers.resolution)
+    assert bucket in {"", found.answers.bucket}
+    assert ("sym",) == found.answers.keys
+    assert "avg(price) AS price_avg" in found.answers.measures
+    assert not [m for m in found.answers.measures if "id" in m]
+
+
+def test_the_width_follows_the_density_of_rows(tmp_path: Path) -> None:
+    """
+    So that a bucket has some fifty rows; a row far from all others changes nothing.
+    """
+    times = [shapes.BEGIN.replace(minute=i // 60 % 60, second=i % 60, hour=i // 3600) for i in range(4_000)]
+    dense = Shape(4_000, {"ts": (pa.timestamp("us", "UTC"), times)})
+    far = Shape(4_000, {"ts": (pa.timestamp("us", "UTC"), [times[0].replace(year=1970), *times[1:]])})
+
+    assert ["1 minute", "1 minute"] == [
+        looked_at(tmp_path / name, table).answers.bucket for name, table in (("dense", dense), ("far", far))
+    ]
+
+
+def test_sums_that_could_overflow_are_not_proposed(tmp_path: Path) -> None:
+    """
+    Of integers and decimals near the end of their types; averages of values that are not finite neither.
+    """
+    found = looked_at(tmp_path, of(ts="timestamp", huge="huge", wide="wide money", odd="strange", small="amounts"))
+    functions = {m.partition("(")[0] + " " + re.findall(r"\((\w+|\*)", m)[0] for m in found.answers.measures}
+
+    assert {"min huge", "max huge", "min wide", "max wide", "min odd", "max odd"} <= functions
+    assert not {"sum huge", "sum wide", "avg odd"} & functions
+
+
+def test_wishes_are_taken_and_the_rest_is_proposed(tmp_path: Path) -> None:
+    """
+    In any letters; no key and no policy are wishes, too.
+    """
+    table = of(ts="timestamp", sym="symbols", price="prices")
+    found = looked_at(
+        tmp_path, table, name="mine", time="TS", bucket="2 hours", keys=[], measures=["max(price) AS top"], policy=False
+    )
+
+    assert ("mine", "ts", "2 hours", (), ("max(price) AS top",), ()) == (
+        found.answers.name,
+        found.answers.time,
+        found.answers.bucket,
+        found.answers.keys,
+        found.answers.measures,
+        found.answers.policy,
+    )
+
+
+@pytest.mark.parametrize(
+    ("wishes", "said"),
+    [
+        ({"time": "price"}, "double"),
+        ({"time": "nope"}, "no such column"),
+        ({"keys": ["nope"]}, "no column 'nope'"),
+        ({"bucket": "often"}, "often"),
+        ({"measures": ["sum(nope) AS x"]}, "nope"),
+        ({"measures": ["price"]}, "price"),
+        ({"name": "../outside"}, "outside"),
+        ({"name": "a b"}, ""),
+    ],
+)
+def test_wishes_that_do_not_fit_are_refused(tmp_path: Path, wishes: dict[str, object], said: str) -> None:
+    """
+    With a code; nothing is written.
+    """
+    table = of(ts="timestamp", sym="symbols", price="prices")
+    with pytest.raises((UsageError, DefinitionError)) as caught:
+        looked_at(tmp_path, table, **wishes)
+
+    assert said in caught.value.message
+    assert "nothing was written" == caught.value.wrote
+    assert ["lake"] == [p.name for p in tmp_path.iterdir()]
+
+
+def test_files_are_never_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Neither the definition nor the suite; if one exists, none is written.
+    """
+    monkeypatch.chdir(tmp_path)
+    found = looked_at(tmp_path, of(ts="timestamp"))
+    lake = Materializer(tmp_path / "lake")
+    name = found.answers.name
+    (tmp_path / "expectations").mkdir()
+    (tmp_path / "expectations" / f"{name}.json").write_text("mine")
+
+    with pytest.raises(UsageError, match="exists"):
+        lake.write_new(found)
+    assert not (tmp_path / "sql").exists()
+    (tmp_path / "expectations" / f"{name}.json").unlink()
+    written = lake.write_new(found)
+    assert [found.definition, found.suite] == [Path(place).read_text() for place in written]
+    with pytest.raises(UsageError, match="exists"):
+        lake.write_new(found)
+
+
+@pytest.mark.parametrize("is_partitioned", [False, True])
+def test_a_folder_of_parquet_gets_the_command_that_makes_it_a_table(tmp_path: Path, is_partitioned: bool) -> None:
+    """
+    The command of the hint is run as it stands, and then the same call works.
+    """
+    folder = tmp_path / "lake" / "old rows"
+    table = of(ts="timestamp", sym="flags").table
+    if is_partitioned:
+        pq.write_to_dataset(table, folder, partition_cols=["sym"])
+    else:
+        folder.mkdir(parents=True)
+        pq.write_table(table, folder / "a.parquet")
+    lake = Materializer(tmp_path / "lake")
+    with pytest.raises(NotADeltaTableError) as caught:
+        lake.new("old rows")
+    command = caught.value.hint.partition(": ")[2]
+
+    subprocess.run([sys.executable, *shlex.split(command)[1:]], check=True, cwd=tmp_path)
+
+    assert "ts" == lake.new("old rows").answers.time
+    assert 400 == DeltaTable(str(folder)).to_pyarrow_table().num_rows
+
+
+def test_a_table_without_a_time_says_what_it_has(tmp_path: Path) -> None:
+    """
+    Its columns with their types; a table that is not there is another error.
+    """
+    with pytest.raises(UsageError, match="price double"):
+        looked_at(tmp_path, of(price="prices", text="texts"))
+    with pytest.raises(TableNotFoundError):
+        Materializer(tmp_path / "lake").new("nothing")
+
+
+def test_a_source_outside_the_lake_is_named_by_its_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    So that the definition is found from every working directory.
+    """
+    monkeypatch.chdir(tmp_path)
+    of(ts="timestamp").write(tmp_path / "outside" / "rows")
+    found = Materializer(tmp_path / "lake").new("outside/rows")
+
+    assert f"FROM delta.`{tmp_path}/outside/rows`" in found.definition
+
+
+def test_late_rows_make_the_window_longer(tmp_path: Path) -> None:
+    """
+    Rows that were committed ten days after their time are in the window of the policy; a load of history says nothing.
+    """
+
+    def proposed(name: str, late: timedelta) -> dict[str, str]:
+        now = datetime.now(UTC)
+        times = [now - late + timedelta(seconds=i) for i in range(1_000)]
+        path = tmp_path / name / "lake" / "rows"
+        write_deltalake(str(path), pa.table({"ts": pa.array(times, pa.timestamp("us", "UTC"))}))
+        return dict(Materializer(tmp_path / name / "lake").new("rows").answers.policy)
+
+    on_time, late, history = (proposed(f"l{d}", timedelta(days=d)) for d in (0, 10, 400))
+
+    assert minutes(on_time["start_offset"]) < 10 * 24 * 60 <= minutes(late["start_offset"])
+    assert on_time["start_offset"] == history["start_offset"]
+
+
+def minutes(length: str) -> int:
+    number, unit = length.split()
+    return int(number) * {"minute": 1, "hour": 60, "day": 24 * 60}[unit.rstrip("s")]
