@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 import typer
 
-from materializer.adapters.cli import options
+from materializer.adapters.cli import examples, options
 from materializer.adapters.cli.conversion import PlainCommand
 from materializer.adapters.cli.output import JsonOutput, Output, TextOutput
 from materializer.adapters.cli.render.result import DONE, IDLE, Result
@@ -136,7 +136,7 @@ class CommandCall:
 
 
 def command(
-    app: typer.Typer, *, panel: str, name: str | None = None
+    app: typer.Typer, *, panel: str, name: str | None = None, group: str = ""
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a command body, whose first argument is a :class:`CommandCall`, with the shared options and the handling of errors."""
 
@@ -159,7 +159,9 @@ def command(
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {p.name: p.annotation for p in parameters}
         run.__doc__ = body.__doc__
-        app.command(name or body.__name__, cls=PlainCommand, rich_help_panel=panel)(run)
+        own_name = name or body.__name__
+        ending = "\n".join(examples.lines(f"{group} {own_name}".strip()))
+        app.command(own_name, cls=PlainCommand, rich_help_panel=panel, epilog=ending)(run)
         return body
 
     return register

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import typer
 from typer.core import TyperCommand, TyperGroup
 
 
@@ -39,7 +40,15 @@ def _lazily(parameters: list[Any]) -> list[Any]:
 
 
 class PlainCommand(TyperCommand):
-    """A command with such parameters."""
+    """A command with such parameters, whose help ends with examples that are shown as they are typed."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help."""
+        ending, self.epilog = self.epilog, None  # as an epilog its lines would be joined and cut
+        super().format_help(ctx, formatter)
+        self.epilog = ending
+        if ending:
+            typer.echo(f"{ending}\n")
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the parameters."""

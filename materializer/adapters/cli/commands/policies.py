@@ -33,7 +33,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands of this module to *app*, under ``policy``."""
     group = typer.Typer()
     for name, body in (("add", add), ("list", show), ("remove", remove), ("run", run)):
-        command(group, panel=PANEL, name=name)(body)
+        command(group, panel=PANEL, name=name, group="policy")(body)
     app.add_typer(group, name="policy", help="Refresh policies: add, list, remove, run.", rich_help_panel=PANEL)
 
 
