@@ -135,5 +135,5 @@ class OutputHandlerError(MaterializerError):
     exit_status = 74
     default_hint = "mend the handler and refresh again: it is given the same rows, with what has come since"
 
-    def __init__(self, message: str, *, hint: str = "", wrote: str = "", **values: object) -> None:
+    def __init__(self, message: str, *, hint: str | None = None, wrote: str = "", **values: object) -> None:
         super().__init__(message, hint=hint, wrote=wrote or "what was refreshed so far is published", **values)

@@ -187,8 +187,9 @@ class Starter:
         )
         if path is None:
             return error
-        files = [entry.name for entry in places.files(path) if entry.name.endswith(".parquet")]
-        if not files:
+        entries = [entry.name for entry in places.files(path)]
+        files = [name for name in entries if name.endswith(".parquet")]
+        if not files or any("_delta_log/" in name for name in entries):  # or a table lies further down
             return error
         columns = [part.partition("=")[0] for part in files[0].split("/")[:-1] if "=" in part]
         parts = ""

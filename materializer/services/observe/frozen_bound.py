@@ -118,7 +118,8 @@ def computable(window: Span, state: AggregateState, grid: Grid) -> Span:
     if window.end <= state.retired:
         raise RetiredWindowError(
             f"'{state.name}' does not keep buckets below {render(state.retired, grid.time_type)} (output.retention)",
-            hint=f"lengthen output.retention, then 'materializer invalidate {state.name}' over them brings them back",
+            hint=f"lengthen output.retention and apply it, then 'materializer invalidate {state.name} --all-time' and a refresh "
+            "bring them back",
         )
     return Span(max(window.start, state.floor), window.end)
 

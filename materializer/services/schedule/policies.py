@@ -353,7 +353,11 @@ def _keys_of(policy: str, properties: Mapping[str, str]) -> set[str]:
 
 def _unknown(name: str, policy: str, known: set[str]) -> UnknownPolicyError:
     known_names = ", ".join(sorted(known)) or "none"
-    hint = "name one of them" if known else f"add one with 'materializer policy add {name}'"
+    hint = (
+        "name one of them"
+        if known
+        else f"add it with 'materializer policy add {name} --policy {policy} --start-offset LENGTH'"
+    )
     return UnknownPolicyError(
         f"'{name}' has no policy '{policy}' (known: {known_names})", hint=hint, name=name, policy=policy
     )

@@ -81,7 +81,7 @@ def verify(
             wrong.append(
                 VerifyFailedError(
                     f"'{name}' differs from plain Spark in {report.differing:,} rows",
-                    hint=f"materializer invalidate {name}",
+                    hint=f"'materializer invalidate {name} --all-time' and a refresh compute it again; report what differed",
                 )
             )
         return VerifyResult(report, call.lake.grid(name).time_type)
@@ -109,7 +109,8 @@ def check(
         if not report.verdict.is_publishable:
             text = "; ".join(f.words() for f in report.verdict.failed)
             hint = (
-                f"correct the source and refresh, or mend the suite; 'materializer invalidate {name}' computes it again"
+                "correct the source and refresh, or mend the suite; "
+                f"'materializer invalidate {name} --all-time' and a refresh compute it again"
             )
             wrong.append(
                 QualityCheckError(f"what '{name}' publishes does not meet its expectations: {text}", hint=hint)
