@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from materializer.installed import __version__
+
 if TYPE_CHECKING:
     from materializer import errors
     from materializer.api import Materializer
@@ -16,8 +18,6 @@ if TYPE_CHECKING:
     from materializer.core.spec.spec import AggregateSpec
     from materializer.core.time.spans import Span
     from materializer.errors import MaterializerError
-
-    __version__: str
 
 __all__ = ["AggregateSpec", "Materializer", "MaterializerError", "Span", "__version__", "define", "errors"]
 
@@ -35,8 +35,6 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(_HOMES[name]), name)
     elif name == "errors":
         value = import_module("materializer.errors")
-    elif name == "__version__":
-        value = import_module("materializer.installed").version_text()
     else:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)

@@ -14,7 +14,9 @@ from materializer.lake.table import open_table
 
 FLIGHTS: Final = "flights"
 SCRATCH: Final = "_plain"
-DEFINITIONS: Final = Path(__file__).parents[2] / "sql"
+_INSTALLED: Final = Path(__file__).with_name("sql")
+DEFINITIONS: Final = _INSTALLED if _INSTALLED.is_dir() else Path(__file__).parents[2] / "sql"
+"""The definitions of the demo: inside the installed package, or beside it in a checkout."""
 
 
 def remove(lake: str) -> None:

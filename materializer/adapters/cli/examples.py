@@ -54,6 +54,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "backup": ("materializer backup backups/monday",),
     "restore": ("materializer restore backups/monday", "materializer restore backups/monday --yes"),
     "engines": ("materializer engines session_window",),
+    "completion": ("materializer completion bash",),
     "explain": ("materializer explain window.frozen", "materializer explain definition"),
     "demo": ("materializer demo --lake demo",),
     "setup": ("materializer setup",),

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from typer import Argument, Option
 
+from materializer.adapters.cli.completion import aggregates
 from materializer.core.refresh.output_feed import Reason as Why
 
 _SHARED = "Options of every command"
@@ -62,20 +63,30 @@ StrictExit: TypeAlias = Annotated[
 
 # -- which aggregates ----------------------------------------------------------------------------------------------------
 
-Name: TypeAlias = Annotated[str, Argument(help="Name of the aggregate.", metavar="NAME", show_default=False)]
+Name: TypeAlias = Annotated[
+    str, Argument(autocompletion=aggregates, help="Name of the aggregate.", metavar="NAME", show_default=False)
+]
 MaybeName: TypeAlias = Annotated[
-    str | None, Argument(help="Name of the aggregate; all without it.", metavar="NAME", show_default=False)
+    str | None,
+    Argument(
+        autocompletion=aggregates, help="Name of the aggregate; all without it.", metavar="NAME", show_default=False
+    ),
 ]
 NameOrAll: TypeAlias = Annotated[
-    str | None, Argument(help="Name of the aggregate, or --all.", metavar="NAME", show_default=False)
+    str | None,
+    Argument(autocompletion=aggregates, help="Name of the aggregate, or --all.", metavar="NAME", show_default=False),
 ]
 NameOrDefinitions: TypeAlias = Annotated[
-    str | None, Argument(help="Name of the aggregate, or --definitions.", metavar="NAME", show_default=False)
+    str | None,
+    Argument(
+        autocompletion=aggregates, help="Name of the aggregate, or --definitions.", metavar="NAME", show_default=False
+    ),
 ]
 All: TypeAlias = Annotated[bool, Option("--all", help="Every aggregate of the lake, parents first.")]
 Chain: TypeAlias = Annotated[bool, Option("--chain", help="What it reads first, from the aggregate over raw rows on.")]
 Names: TypeAlias = Annotated[
-    list[str] | None, Argument(help="Names of aggregates, or --all.", metavar="NAME", show_default=False)
+    list[str] | None,
+    Argument(autocompletion=aggregates, help="Names of aggregates, or --all.", metavar="NAME", show_default=False),
 ]
 Paths: TypeAlias = Annotated[
     list[str], Argument(help="SQL files, or folders of them.", metavar="PATH", show_default=False)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from materializer.errors import UsageError
-from materializer.installed import version_text
+from materializer.installed import __version__
 from materializer.lake.failures import translated
 from materializer.services.report.page.pages import Pages
 
@@ -46,7 +46,7 @@ def first_html(page: dict[str, Any], *, is_served: bool) -> bytes:
     served = '<meta name="materializer-served" content="yes">' if is_served else ""
     return (
         text.replace("<!-- HEAD -->", MARK + served)
-        .replace("/* LAKE */", script_json(page | {"version": version_text()}))
+        .replace("/* LAKE */", script_json(page | {"version": __version__}))
         .encode()
     )
 

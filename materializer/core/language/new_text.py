@@ -67,7 +67,7 @@ def suite(answers: Answers, without_nulls: Collection[str]) -> str:
         without_nulls: The keys that always have a value, as far as rows were looked at.
     """
     always = [bucket_name(answers), *(alias_of(key) for key in answers.keys if key in without_nulls)]
-    counts = [found[1] for m in answers.measures if (found := re.fullmatch(r"(?i)count\(\*\) AS (\w+)", m))]
+    counts = [match[1] for m in answers.measures if (match := re.fullmatch(r"(?i)count\(\*\) AS (\w+)", m))]
     severities = ("critical", *("warning" for _ in always[1:]))
     found = [
         _expectation("expect_column_values_to_not_be_null", severity, column=name)

@@ -12,6 +12,7 @@ from materializer.adapters.cli.render.apply import ApplyResult
 from materializer.adapters.cli.render.backup import BackupResult, RestoreResult
 from materializer.adapters.cli.render.build import AbandonResult, BuildResult, SwitchResult
 from materializer.adapters.cli.render.check import CheckResult
+from materializer.adapters.cli.render.completion import CompletionResult
 from materializer.adapters.cli.render.doctor import DoctorResult
 from materializer.adapters.cli.render.drop import DropResult
 from materializer.adapters.cli.render.engines import EnginesResult
@@ -390,6 +391,7 @@ NEW = NewDefinition(
 RESULTS: dict[str, Result] = {
     "new": NewResult(NEW, ("sql/flights_1h.sql", "expectations/flights_1h.json")),
     "engines": EnginesResult((GUIDES["session_window"],), is_detailed=True),
+    "completion": CompletionResult("bash", "complete -F _materializer materializer"),
     "explain": ExplainResult((all_codes()["history.fewer-rows"],), is_detailed=True),
     "apply": ApplyResult(
         (

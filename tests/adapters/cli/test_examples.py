@@ -139,6 +139,7 @@ STORY: Final = (
     Step("materializer engines session_window"),
     Step("materializer explain window.frozen"),
     Step("materializer explain definition"),
+    Step("materializer completion bash"),
     Step("materializer version"),
 )
 """The story. A restore says first what differs, and exits 1."""

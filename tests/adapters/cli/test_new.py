@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-import pty
 import random
-import select
-import struct
-import subprocess
 import sys
-import termios
-import time
 from pathlib import Path
 
 import pytest
 
 from materializer.adapters.cli.app import main
 from materializer.core.language.parse import parse_definitions
-from tests.paths import ROOT
 from tests.shapes import TIMES, VALUES, Shape
+from tests.terminal import Terminal
 
 pytestmark = pytest.mark.usefixtures("folder")
-PATIENCE = 30
-"""Seconds in which a process asks its next question."""
 
 
 @pytest.fixture
@@ -38,49 +28,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-class Terminal:
-    """A process in a pseudo-terminal of 100 columns."""
-
-    def __init__(self, *arguments: str) -> None:
-        self._own, other = pty.openpty()
-        fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
-        env = os.environ | {"PYTHONPATH": str(ROOT), "TERM": "xterm", "NO_COLOR": "1"}
-        command = [sys.executable, "-m", "materializer", *arguments]
-        self._process = subprocess.Popen(command, stdin=other, stdout=other, stderr=other, env=env, close_fds=True)
-        os.close(other)
-        self.shown = ""
-        self._seen = 0
-
-    def wait(self, text: str) -> str:
-        """Return what was shown since the last answer, as soon as *text* is there."""
-        until = time.monotonic() + PATIENCE
-        while text not in self.shown[self._seen :]:
-            assert time.monotonic() < until, f"{text!r} was not shown:\n{self.shown}"
-            self._read()
-        return self.shown[self._seen :]
-
-    def type(self, line: str) -> None:
-        """Type a line."""
-        self._seen = len(self.shown)
-        os.write(self._own, f"{line}\n".encode())
-
-    def end(self) -> int:
-        """Return the exit status of the process."""
-        while self._process.poll() is None or select.select([self._own], [], [], 0)[0]:
-            if not self._read():
-                break
-        os.close(self._own)
-        return self._process.wait(PATIENCE)
-
-    def _read(self) -> bool:
-        if not select.select([self._own], [], [], 0.2)[0]:
-            return True
-        try:
-            found = os.read(self._own, 65_536)
-        except OSError:  # the other end was closed
-            return False
-        self.shown += found.decode(errors="replace").replace("\r\n", "\n")
-        return bool(found)
+def asked(*arguments: str) -> Terminal:
+    """The command in a terminal."""
+    return Terminal(sys.executable, "-m", "materializer", *arguments)
 
 
 def test_options_decide_and_nothing_is_asked(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -134,7 +84,7 @@ def test_answers_are_typed(folder: Path) -> None:
     """
     An empty line takes what is proposed; a wrong answer is explained and asked for again; later proposals follow earlier answers.
     """
-    terminal = Terminal("new")
+    terminal = asked("new")
     terminal.wait("table to aggregate")
     terminal.type("trades")
     assert "400 rows" in terminal.wait("time column")
@@ -164,7 +114,7 @@ def test_a_no_and_the_end_of_input_write_nothing(folder: Path, answer: str) -> N
     """
     Neither is a bug; the exit status says that nothing was done.
     """
-    terminal = Terminal("new", "trades", "--name", "bars", "--time", "ts", "--key", "sym", "--bucket", "1 hour")
+    terminal = asked("new", "trades", "--name", "bars", "--time", "ts", "--key", "sym", "--bucket", "1 hour")
     terminal.wait("measures")
     terminal.type("")
     terminal.wait("write it?")

@@ -231,4 +231,4 @@ def test_without_the_library_the_error_says_what_to_install(
     ).verdict.is_publishable
     with pytest.raises(QualityLibraryMissingError) as raised:
         audit(RowsToCheck.of(given), asked(*LEFT), bucket_column="bucket", library=lambda: auditor)
-    assert "materializer[quality]" in raised.value.hint
+    assert "delta-materializer[quality]" in raised.value.hint

@@ -1,0 +1,31 @@
+"""``completion``: lets a shell complete commands, options and the names of aggregates."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+import typer
+
+from materializer.adapters.cli.call import CommandCall, command
+from materializer.adapters.cli.completion import PROGRAM, VARIABLE
+from materializer.adapters.cli.render.completion import CompletionResult
+
+PANEL = "Get to know"
+ShellName: TypeAlias = Annotated[
+    Literal["bash", "zsh", "fish"], typer.Argument(help="The shell.", metavar="SHELL", show_default=False)
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command of this module to *app*."""
+    command(app, panel=PANEL)(completion)
+
+
+def completion(call: CommandCall, shell: ShellName) -> None:
+    """Print what lets a shell complete commands, options and names of aggregates."""
+    from typer.completion import (  # type: ignore[attr-defined]  # noqa: PLC0415 - only here; Typer does not list what it offers
+        get_completion_script,
+    )
+
+    script = get_completion_script(prog_name=PROGRAM, complete_var=VARIABLE, shell=shell)
+    call.show(CompletionResult(shell, script))
