@@ -42,6 +42,9 @@ def profile(path: str) -> SourceFacts:
     rows = row_count(path)
     sample = _sample(folder.opened(), [name for name, _ in schema])
     size = 0 if sample is None else sample.num_rows
+    rows = (
+        size if sample is not None and size < SAMPLED else rows
+    )  # the log also counts rows that are marked as deleted
     columns = tuple(_facts(name, kind, None if sample is None else sample[name]) for name, kind in schema)
     facts = SourceFacts(columns, rows, size)
     if sample is not None and (rows is None or rows > size):

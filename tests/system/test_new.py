@@ -49,3 +49,28 @@ def test_what_is_proposed_passes_over_more_shapes(tmp_path: Path, spark: SparkSe
     """
     for seed in range(fresh_seed, fresh_seed + 40):
         passes(tmp_path / str(seed), spark, seed)
+
+
+@pytest.mark.parametrize("feature", ["delta.enableDeletionVectors' = 'true", "delta.columnMapping.mode' = 'name"])
+def test_tables_that_spark_writes_are_looked_at(tmp_path: Path, spark: SparkSession, feature: str) -> None:
+    """
+    With deleted rows that are only marked, and with columns that have other names in the files.
+    """
+    path = tmp_path / "lake" / "trades"
+    key = "a b" if "Mapping" in feature else "ab"
+    spark.sql(
+        f"CREATE TABLE delta.`{path}` (ts TIMESTAMP, `{key}` STRING, n BIGINT) USING delta TBLPROPERTIES ('{feature}')"
+    )
+    spark.sql(
+        f"INSERT INTO delta.`{path}` SELECT timestamp_seconds(1700000000 + id * 60), 'x' || id % 3, id FROM range(900)"
+    )
+    spark.sql(f"DELETE FROM delta.`{path}` WHERE n % 10 = 0")
+    lake = Materializer(tmp_path / "lake", spark=spark, config=Config(expectations=tmp_path / "expectations"))
+    new = lake.new("trades")
+
+    assert ("ts", 810) == (new.answers.time, new.facts.rows)
+    assert (key,) == new.answers.keys
+    file, _ = lake.write_new(new, tmp_path / "sql")
+    [change] = lake.apply(file)
+    lake.backfill(change.name)
+    assert lake.verify(change.name).is_equal

@@ -54,6 +54,9 @@ MOST_MEASURED: Final = 3
 """Columns of which measures are proposed."""
 _OVERFLOW: Final = 1 << 62
 """Half of what a sum of integers can hold: rows may come."""
+_OF_A_SAMPLE: Final = 1 << 53
+"""The same where not all rows were looked at, and others may be larger."""
+_LARGEST: Final = {"tinyint": 1 << 7, "smallint": 1 << 15, "int": 1 << 31, "bigint": 1 << 63}
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,13 +256,21 @@ def _is_number(column: ColumnFacts) -> bool:
 def _functions(column: ColumnFacts, facts: SourceFacts) -> tuple[str, ...]:
     if column.type in {"double", "float"}:
         return ("avg", "min", "max") if column.is_finite else ("min", "max")
-    largest = max((abs(v) for v in (column.least, column.most) if v is not None), default=0)
     rows = max(facts.rows or 0, facts.sampled, 1)
+    is_whole = facts.sampled >= rows
+    precision, scale = _digits(column.type)
+    unknown = _LARGEST.get(column.type, 10 ** (precision - scale))  # of a type of which no value was seen
+    largest = max((abs(v) for v in (column.least, column.most) if v is not None), default=unknown)
     if column.type in _INTEGERS:
-        return ("sum", "max") if largest * rows < _OVERFLOW else ("min", "max")
-    precision, scale = (int(n) for n in re.findall(r"\d+", column.type))
+        return ("sum", "max") if largest * rows < (_OVERFLOW if is_whole else _OF_A_SAMPLE) else ("min", "max")
     digits = len(str(int(largest))) + len(str(rows)) + 1
     return ("sum", "max") if digits + scale <= min(precision + 10, 38) else ("min", "max")
+
+
+def _digits(kind: str) -> tuple[int, int]:
+    """Return the digits of a decimal, and those after its point; 0 and 0 of other types."""
+    found = [int(n) for n in re.findall(r"\d+", kind)] if kind.startswith("decimal") else []
+    return (found[0], found[1]) if len(found) == 2 else (0, 0)
 
 
 def policy(choice: TimeChoice, width: str, lateness: Lateness | None) -> tuple[tuple[str, str], ...]:
