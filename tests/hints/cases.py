@@ -326,7 +326,7 @@ def _storage(world: World, _: pytest.MonkeyPatch) -> None:
     world.works("backup backups/monday")
 
 
-@of("output.handler")
+@of("output.handler", by_spark=True)
 def _handler(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     module = world.root / "handlers_of_hints.py"
     module.write_text("def take(rows, version):\n    raise ValueError('not yet')\n")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from materializer.adapters.cli.render.markdown import block
 from materializer.adapters.cli.render.proposal import MARK, ProposalResult
 from materializer.adapters.cli.render.result import DONE, IDLE
 from materializer.errors import Problem
@@ -139,6 +140,16 @@ def test_no_text_leaves_its_cell_or_its_block(texts: list[str]) -> None:
     assert [f"{flat(f'+ {t}')}" for t in texts] == fences[0].content.rstrip("\n").split("\n")
     assert ["diff"] == [f.info for f in fences]
     assert [f"{MARK}\n", "<details><summary>What differs in bars</summary>\n", "</details>\n"] == elements
+
+
+@pytest.mark.parametrize("line", ["```", "`````", "~~~", "    ````"])
+def test_a_line_of_backquotes_ends_no_block(line: str) -> None:
+    """
+    The fence is longer, so what follows is still in the block.
+    """
+    found = RENDERER.parse("\n".join(block([line, "after"], "diff")))
+
+    assert [("fence", f"{line.strip()}\nafter\n")] == [(t.type, t.content) for t in found]
 
 
 def test_the_exit_status_says_whether_something_would_change() -> None:

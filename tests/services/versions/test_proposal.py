@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from materializer.config import Config
 from materializer.core.time.instants import HOUR
 from materializer.errors import UsageError
 from materializer.services.versions.proposal import DefinitionsPlan, PlannedChange
-from tests.services.no_spark import Lake, each, view
+from tests.services.no_spark import Lake, LocalLake, each, view
 
 MONTH_ROWS = 48
 
@@ -113,6 +114,65 @@ def test_what_cannot_be_applied_stands_beside_what_can(lake: Lake) -> None:
     assert ["good"] == [c.change.name for c in plan.changes]
     assert {"definition.unknown-column", "table.not-found"} < {p.code for p in plan.problems}
     assert [p for p in plan.problems if "worse" not in p.message and p.code.startswith("definition.")]
+
+
+def test_a_measure_of_stored_partials_reads_no_row_of_the_source(tmp_path: Path) -> None:
+    """
+    The price is that of copying the stored rows, which Spark finalises.
+    """
+    lake = LocalLake(tmp_path)
+    lake.add(*((hour * HOUR, hour) for hour in range(MONTH_ROWS)))
+    lake.apply(view("hourly", each("1 hour"), measure="sum(v) AS v, count(v) AS n"))
+    lake.opened.refresh("hourly")
+    found = one(proposed(lake, view("hourly", each("1 hour"), measure="sum(v) AS v, count(v) AS n, sum(v) AS again")))
+
+    assert ("measures", {"measure again", "columns"}) == (found.change.kind, set(found.parts))
+    assert found.price is not None
+    assert ("stored partials", "spark", MONTH_ROWS) == (found.price.strategy, found.price.executor, found.price.rows)
+
+
+def test_what_computes_it_follows_the_settings_and_the_size(tmp_path: Path) -> None:
+    """
+    This process where a run is small; Spark, with the reason, where it is not or where the settings say so.
+    """
+    found = []
+    for number, (rows, config) in enumerate([(1_000, Config()), (10, Config()), (1_000, Config(executor="spark"))]):
+        lake = LocalLake(tmp_path / str(number), rows=rows, config=config)
+        lake.add(*((hour * HOUR, hour) for hour in range(MONTH_ROWS)))
+        price = one(proposed(lake, view("hourly", each("1 hour")))).price
+        assert price is not None
+        found.append((price.executor, price.reason))
+
+    assert ("local", "") == found[0]
+    assert ("spark", "a run reads 48 rows, and up to 10 are computed here") == found[1]
+    assert ("spark", "the settings say so") == found[2]
+
+
+def test_a_roll_up_whose_measure_would_be_computed_in_another_way_breaks(lake: Lake) -> None:
+    """
+    And goes on where only its bucket's comment changes.
+    """
+    lake.materialise("hourly")
+    lake.apply(view("daily", each("1 day"), "hourly", "rollup(v) AS v"))
+    other = one(proposed(lake, view("hourly", each("1 hour"), measure="max(v) AS v")))
+    same = one(proposed(lake, view("hourly", each("1 hour"), measure="sum(v) AS v, count(*) AS n")))
+
+    assert [("daily", True)] == [(r.name, bool(r.problem)) for r in other.readers]
+    assert [("daily", False)] == [(r.name, bool(r.problem)) for r in same.readers]
+
+
+def test_frozen_history_is_a_problem_of_the_definition(tmp_path: Path) -> None:
+    """
+    As `apply` would refuse it; other definitions are planned.
+    """
+    lake = LocalLake(tmp_path)
+    lake.add(*((hour * HOUR, hour) for hour in range(MONTH_ROWS)))
+    lake.apply(view("hourly", each("1 hour")), view("other", each("1 hour")))
+    lake.opened.refresh("hourly")
+    lake.opened.expire("hourly", "1970-01-02", dry_run=False)
+    plan = proposed(lake, view("hourly", each("2 hours")), view("other", each("2 hours")))
+
+    assert (["history.frozen"], ["other"]) == ([p.code for p in plan.problems], [c.change.name for c in plan.changes])
 
 
 def test_a_folder_is_read_and_one_that_is_missing_is_refused(lake: Lake, tmp_path: Path) -> None:
