@@ -473,3 +473,29 @@ def _differs(world: World, _: pytest.MonkeyPatch) -> None:
     world.works(hint.command())
     world.works("refresh hourly")
     world.works("verify hourly")
+
+
+@of("rollup.changed")
+def _rollup(world: World, _: pytest.MonkeyPatch) -> None:
+    rolled = view("daily", each("1 day"), "hourly", "rollup(v) AS v")
+    world.works("refresh hourly")
+    world.apply(rolled)
+    world.works("refresh daily")
+    world.apply(view("hourly", each("1 hour"), measure="max(v) AS v"))
+    world.works("build hourly")
+    hint = world.fails("refresh daily", "rollup.changed")
+    assert "apply the definition of 'daily' again" in hint.text
+    world.apply(rolled)
+    world.works("build daily")
+    world.works("refresh daily")
+
+
+@of("connect.not-installed")
+def _connect(world: World, _: pytest.MonkeyPatch) -> None:
+    (world.root / "daily.sql").write_text(DAILY)
+    (world.root / "materializer.toml").write_text('[spark]\nremote = "sc://127.0.0.1:1"\n')
+    world.hide("grpc")
+    hint = world.fails("apply daily.sql", "connect.not-installed")
+    assert "pip install 'delta-materializer[connect]'" in hint.text
+    shutil.rmtree(world.hidden)  # as if it had been installed
+    world.fails("apply daily.sql", "spark.unreachable")

@@ -56,6 +56,7 @@ class World:
         self.root = root
         self.is_apart = False
         """Whether commands run in processes of their own, in which no Spark runs yet."""
+        self.hidden = root / "hidden"
         self.lake = LocalLake(root, rows=1_000_000, size=1 << 28)
         wired = replace(self.lake.wired, journal=Journal(root))
         self.lake.wired = wired
@@ -85,7 +86,7 @@ class World:
         arguments = [*shlex.split(words), "--json", "--lake", str(self.root)]
         if self.is_apart:
             command = [sys.executable, "-m", "materializer", *arguments]
-            env = os.environ | {"PYTHONPATH": str(ROOT)}
+            env = os.environ | {"PYTHONPATH": os.pathsep.join([str(self.hidden), str(ROOT)])}
             done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
             status, out, err = done.returncode, done.stdout, done.stderr
         else:
@@ -108,6 +109,12 @@ class World:
         assert [code] == [e["code"] for e in ran.errors], (words, ran)
         assert ran.errors[0]["wrote"]
         return Hint(ran.errors[0]["hint"], ran.errors[0]["message"])
+
+    def hide(self, module: str) -> None:
+        """Let a library be missing in processes of their own."""
+        self.is_apart = True
+        self.hidden.mkdir(exist_ok=True)
+        (self.hidden / f"{module}.py").write_text(f"raise ModuleNotFoundError(\"No module named '{module}'\")\n")
 
     def copy(self, name: str, to: str) -> None:
         """Copy a folder of the lake."""

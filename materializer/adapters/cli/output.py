@@ -18,7 +18,7 @@ from typing import Any, Protocol, TextIO
 import typer
 
 from materializer.adapters.cli.progress import BarWatch, LineWatch, SilentWatch, Watch
-from materializer.adapters.cli.render.apply import problem_lines
+from materializer.adapters.cli.render.apply import more_about, problem_lines
 from materializer.adapters.cli.render.result import Result
 from materializer.adapters.cli.words import wrapped
 from materializer.core.spec.spec import TimeType
@@ -164,7 +164,7 @@ class TextOutput:
             first, *rest = error.message.split("\n")
             head = wrapped(first, f"{self._red('error:')} ", width=width)
             head += [line for text in rest for line in wrapped(text.strip(), "    ", width=width)]
-        hint = wrapped(error.hint, "  hint: ", width=width) if error.hint else []
+        hint = wrapped(error.hint or more_about(error.code), "  hint: ", width=width)
         return [*head, *hint, *wrapped(f"{error.wrote} ({error.code})", "  ", width=width)]
 
     def _red(self, text: str) -> str:

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import io
 import json
+import re
 
 import pytest
 
 from materializer.adapters.cli.app import main
+from materializer.adapters.cli.output import TextOutput
 from materializer.adapters.cli.render.explain import ExplainResult
+from materializer.errors import DefinitionError, LeaseLostError, Problem
 from materializer.errors.explained import all_codes, plain
 
 CODES = all_codes()
@@ -92,3 +96,18 @@ def test_explanations_keep_to_the_width(width):
     shown += [ExplainResult(tuple(CODES.values()))] if width == 100 else []
 
     assert [] == [line for result in shown for line in result.lines(width) if len(line) > width]
+
+
+@pytest.mark.parametrize(
+    "error", [LeaseLostError("it was lost", hint=""), DefinitionError([Problem("definition.width-zero", "zero")])]
+)
+def test_an_error_without_a_hint_names_its_explanation(capsys, error):
+    """
+    The command that it names works.
+    """
+    err = io.StringIO()
+    TextOutput(io.StringIO(), err).fail(error)
+    [command] = re.findall(r"'materializer (explain [^']+)'", " ".join(err.getvalue().split()))
+
+    assert 0 == main(command.split())
+    assert capsys.readouterr().out.startswith(command.split()[1])

@@ -81,8 +81,12 @@ def problem_lines(problem: Problem, width: int) -> Iterator[str]:
         place = f"{problem.file or 'definition'}:{problem.line}:{problem.column}: "
     yield f"{place}{problem.code}"
     yield from wrapped(problem.message, "    ", width=width)
-    if problem.hint:
-        yield from wrapped(problem.hint, "    hint: ", width=width)
+    yield from wrapped(problem.hint or more_about(problem.code), "    hint: ", width=width)
+
+
+def more_about(code: str) -> str:
+    """Return what is hinted at where an error or a problem has nothing of its own to hint at."""
+    return f"'materializer explain {code}' says more"
 
 
 def _change_lines(change: DefinitionChange, width: int, *, is_dry_run: bool) -> Iterator[str]:
