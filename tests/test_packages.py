@@ -69,7 +69,7 @@ def test_every_extra_has_a_row() -> None:
         name for line in re.findall(r"^\| (`.*?) \|", page, flags=re.MULTILINE) for name in re.findall(r"`(\w+)`", line)
     }
 
-    assert rows == set(PROJECT["project"]["optional-dependencies"]) - {"dev", "docs"}
+    assert rows == set(PROJECT["project"]["optional-dependencies"]) - {"dev", "docs", "notebooks", "browser"}
 
 
 @pytest.mark.slow

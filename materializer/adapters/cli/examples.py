@@ -49,6 +49,8 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "verify": ("materializer verify bars_1h --start 2024-03-01", "materializer verify --all"),
     "check": ("materializer check bars_1h",),
     "doctor": ("materializer doctor bars_1h",),
+    "report": ("materializer report --out site", "materializer report --serve --port 8080"),
+    "watch": ("materializer watch", "materializer watch bars_1h --interval 5"),
     "maintain": ("materializer maintain --all --dry-run", "materializer maintain bars_1h"),
     "repair": ("materializer repair --all", "materializer repair bars_1h --yes"),
     "backup": ("materializer backup backups/monday",),

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 ELSEWHERE: Final = {
     "materializer demo --lake demo": ("takes minutes", "tests/docs/output.py"),
     "materializer setup": ("writes into the user's cache", "tests/spark/runtime/test_class_data.py"),
+    "materializer report --serve --port 8080": ("serves until it is ended", "tests/adapters/page/test_server.py"),
+    "materializer watch": ("needs a terminal", "tests/adapters/cli/test_watch.py"),
+    "materializer watch bars_1h --interval 5": ("needs a terminal", "tests/adapters/cli/test_watch.py"),
     "materializer new": ("asks", "tests/adapters/cli/test_new.py"),
 }
 """Examples that are not run here, why, and what runs the command."""
@@ -112,6 +115,7 @@ STORY: Final = (
     Step("materializer verify --all"),
     Step("materializer check bars_1h"),
     Step("materializer doctor bars_1h"),
+    Step("materializer report --out site"),
     Step(
         "materializer policy add bars_1h --policy weekly --start-offset '60 days' --end-offset '7 days' --schedule '0 3 * * 0'"
     ),
