@@ -31,7 +31,7 @@ $(QUICKER): $(STAMP)
 	@touch $@
 
 $(EXTRAS): $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo,dev,connect,airflow,quality,calendars,docs,notebooks,browser]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo,dev,connect,airflow,quality,calendars,docs,notebooks,browser,openlineage,metrics]'
 	@touch $@
 
 hooks: ## Let git check the message of each commit

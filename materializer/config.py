@@ -91,6 +91,48 @@ class QualityConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenLineageConfig:
+    """Where OpenLineage events go; without any of these nothing is sent.
+
+    Args:
+        enabled: Whether events are sent; None: if *url* or *file* is given.
+        url: The server that gets them by HTTP; "" for what the official client's own configuration says.
+        file: The file that they are appended to, one on a line.
+        namespace: Namespace of the jobs; "" for what ``OPENLINEAGE_NAMESPACE`` says, else ``materializer``.
+    """
+
+    enabled: bool | None = None
+    url: str = field(default="", repr=False)  # it may hold a token
+    file: Path | None = None
+    namespace: str = ""
+
+    @property
+    def is_on(self) -> bool:
+        """Whether events are sent."""
+        return bool(self.url or self.file) if self.enabled is None else self.enabled
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsConfig:
+    """Where metrics go; without any of these none are made.
+
+    Args:
+        textfile: Folder that the textfile collector of Prometheus' node_exporter reads.
+        otlp: Whether they are sent by OTLP; None: if *endpoint* is given.
+        endpoint: The URL that gets them by OTLP over HTTP; "" for what ``OTEL_EXPORTER_OTLP_ENDPOINT`` and the like say.
+    """
+
+    textfile: Path | None = None
+    otlp: bool | None = None
+    endpoint: str = field(default="", repr=False)  # it may hold a token
+
+    @property
+    def is_otlp_on(self) -> bool:
+        """Whether metrics are sent by OTLP."""
+        return bool(self.endpoint) if self.otlp is None else self.otlp
+
+
+@dataclass(frozen=True, slots=True)
 class Budget:
     """How many rows the driver holds at once, whatever the data: for each use its own number, and never more than *rows*.
 
@@ -160,6 +202,9 @@ class Config:
         storage: Credentials and endpoints of stores, by the names of environment variables in small letters.
         single_writer: Whether a store without conditional writes may have a lake, because only one process writes to it.
         expectations: Folder of Great Expectations suites, a path or a URL: ``<aggregate>.json`` and ``<aggregate>.source.json``.
+        openlineage: Where OpenLineage events go.
+        metrics: Where metrics go.
+        listener_seconds: How long a command waits for those who get events and metrics, when it ends.
         file: The configuration file that was read, or None.
     """
 
@@ -183,6 +228,9 @@ class Config:
     expectations: str | Path = "expectations"
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
     single_writer: bool = False
+    openlineage: OpenLineageConfig = field(default_factory=OpenLineageConfig)
+    metrics: MetricsConfig = field(default_factory=MetricsConfig)
+    listener_seconds: int = 5
     file: Path | None = None
 
     def driver_holds(self, rows: float, size: float) -> bool:
@@ -222,12 +270,19 @@ def read(
     problems += _contradictions(found)
     if problems:
         raise ConfigError("\n".join(problems), hint="mend the settings named above", problems=len(problems))
-    spark, limits, canaries = (
+    spark, limits, canaries, lineage, metrics = (
         {k.removeprefix(f"{name}."): found.pop(k) for k in list(found) if k.startswith(f"{name}.")}
-        for name in ("spark", "limits", "quality.canaries")
+        for name in ("spark", "limits", "quality.canaries", "openlineage", "metrics")
     )
-    quality = QualityConfig(CanaryConfig(**canaries))
-    return Config(spark=SparkConfig(**spark), limits=Limits(**limits), quality=quality, file=path, **found)
+    return Config(
+        spark=SparkConfig(**spark),
+        limits=Limits(**limits),
+        quality=QualityConfig(CanaryConfig(**canaries)),
+        openlineage=OpenLineageConfig(**lineage),
+        metrics=MetricsConfig(**metrics),
+        file=path,
+        **found,
+    )
 
 
 def _contradictions(found: Mapping[str, Any]) -> list[str]:
@@ -235,7 +290,11 @@ def _contradictions(found: Mapping[str, Any]) -> list[str]:
     options = found.get("spark.options", {})
     named = [key for key in ("spark.master", "spark.remote") if key in found]
     named += [f"{key} under [spark.options]" for key in ("spark.master", "spark.remote") if key in options]
-    return [f"{' and '.join(named)} are given, but only one of them can say where Spark runs"] if len(named) > 1 else []
+    where = (
+        [f"{' and '.join(named)} are given, but only one of them can say where Spark runs"] if len(named) > 1 else []
+    )
+    both = {"openlineage.url", "openlineage.file"} <= set(found)
+    return where + (["openlineage.url and openlineage.file are given, but events go to one place"] if both else [])
 
 
 def _file(file: str | Path | None, env: Mapping[str, str], here: Path) -> Path | None:
@@ -315,8 +374,8 @@ def _flat(data: Mapping[str, Any], section: str = "") -> Iterator[tuple[str, Any
             yield key, value
 
 
-_SECTIONS = ("spark", "limits", "quality", "quality.canaries")
-_SECRET = ("spark.remote", "storage")
+_SECTIONS = ("spark", "limits", "quality", "quality.canaries", "openlineage", "metrics")
+_SECRET = ("spark.remote", "storage", "openlineage.url", "metrics.endpoint")
 KEYS: dict[str, values.Convert] = {
     "lake": values.location,
     "sources": values.sources,
@@ -342,6 +401,14 @@ KEYS: dict[str, values.Convert] = {
     "spark.patience": values.count,
     "spark.jars": values.folder,
     "spark.options": values.options,
+    "openlineage.enabled": values.truth,
+    "openlineage.url": values.url,
+    "openlineage.file": values.file,
+    "openlineage.namespace": values.word,
+    "metrics.textfile": values.folder,
+    "metrics.otlp": values.truth,
+    "metrics.endpoint": values.url,
+    "listener_seconds": values.count,
     "storage": values.storage,
     "single_writer": values.truth,
 }

@@ -75,6 +75,27 @@ def folder(value: Any, base: Path) -> Path:
     return base / Path(value).expanduser()
 
 
+def file(value: Any, base: Path) -> Path:
+    """Return a file."""
+    if not isinstance(value, str) or not value.strip() or "://" in value:
+        raise Invalid("a file of this machine")
+    return base / Path(value).expanduser()
+
+
+def url(value: Any, _: Path) -> str:
+    """Return the URL of a server."""
+    if not isinstance(value, str) or not re.fullmatch(r"https?://[^\s/]+(/\S*)?", value.strip()):
+        raise Invalid("a URL such as 'http://host:5000'")
+    return value.strip()
+
+
+def word(value: Any, _: Path) -> str:
+    """Return a text that is not empty."""
+    if not isinstance(value, str) or not value.strip():
+        raise Invalid("a text")
+    return value.strip()
+
+
 def location(value: Any, base: Path) -> str:
     """Return a path or URI."""
     if not isinstance(value, str) or not value.strip():

@@ -1,4 +1,4 @@
-"""The composition root: builds a lake with its executor, its expectation library and its output handlers.
+"""The composition root: builds a lake with its executor, its expectation library, its output handlers and its listeners.
 
 No other module chooses adapters.
 """
@@ -15,6 +15,7 @@ from materializer.lake import places
 from materializer.lake.reads import SharedReads
 from materializer.lake.store_settings import configure
 from materializer.local.executor import LocalExecutor
+from materializer.services.activity import Listener, Listeners, Listening
 from materializer.services.commit.lake import Lake
 from materializer.services.delivery.handlers import by_name as handlers_by_name
 from materializer.spark.run.executor import Executor
@@ -69,7 +70,49 @@ def wired(
     local, budget = LocalExecutor(most_rows, most_bytes), config.budget
     reads = SharedReads(min(config.local_rows, budget.rows), min(config.local_bytes, budget.bytes))
     handlers = handlers_by_name(config.output_handlers, output_handlers)
-    return Lake(folder, journal, config, executor.engine, _library, on_checkpoint, handlers, local, reads), executor
+    lake = Lake(
+        folder,
+        journal,
+        config,
+        executor.engine,
+        _library,
+        on_checkpoint,
+        handlers,
+        local,
+        reads,
+        listeners(config, journal),
+    )
+    return lake, executor
+
+
+def listeners(config: Config, journal: Journal) -> Listeners | None:
+    """Return the listeners that the settings ask for, None if they ask for none; each is loaded by the first activity."""
+    listening: list[Listening] = []
+    if config.openlineage.is_on:
+
+        def lineage() -> Listener:
+            from materializer.adapters.openlineage.listener import openlineage
+
+            return openlineage(config)
+
+        listening.append(Listening("OpenLineage", lineage))
+    if config.metrics.textfile is not None:
+
+        def textfile() -> Listener:
+            from materializer.adapters.metrics.listener import in_files
+
+            return in_files(config, journal)
+
+        listening.append(Listening("the textfile of metrics", textfile))
+    if config.metrics.is_otlp_on:
+
+        def otlp() -> Listener:
+            from materializer.adapters.metrics.listener import by_otlp
+
+            return by_otlp(config, journal)
+
+        listening.append(Listening("OTLP of metrics", otlp))
+    return Listeners(listening, config.listener_seconds) if listening else None
 
 
 def _library() -> ExpectationLibrary:

@@ -256,3 +256,38 @@ def test_secrets_of_stores_are_never_shown(tmp_path: Path) -> None:
     assert "hidden" not in repr(settings)
     for wrong in ('[storage]\nsecret = "hidden"', 'storage = "hidden"', '[storage]\naws_x = ["hidden"]'):
         assert not any("hidden" in line for line in problems(tmp_path, wrong))
+
+
+def test_lineage_and_metrics_are_off_until_a_place_is_given(tmp_path: Path) -> None:
+    """
+    Either by a place or by a word; a word turns off what has a place. Variables of others mean nothing here.
+    """
+    others = {"OPENLINEAGE_URL": "http://127.0.0.1:9", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
+    file = tmp_path / config.FILE_NAME
+    file.write_text("")
+    off = config.read(file, environ=others)
+    file.write_text('[openlineage]\nfile = "events.jsonl"\n[metrics]\nendpoint = "http://host:4318/v1/metrics"\n')
+    on = config.read(file, environ={})
+    silenced = config.read(
+        file, environ={"MATERIALIZER_OPENLINEAGE_ENABLED": "false", "MATERIALIZER_METRICS_OTLP": "no"}
+    )
+
+    assert (False, False) == (off.openlineage.is_on, off.metrics.is_otlp_on)
+    assert (True, True, tmp_path / "events.jsonl") == (on.openlineage.is_on, on.metrics.is_otlp_on, on.openlineage.file)
+    assert (False, False) == (silenced.openlineage.is_on, silenced.metrics.is_otlp_on)
+
+
+def test_addresses_of_listeners_are_checked_and_not_shown(tmp_path: Path) -> None:
+    """
+    Only HTTP, one place for events, and no address in a complaint or in the settings as text, since it may hold a token.
+    """
+    both = '[openlineage]\nurl = "http://host:5000"\nfile = "events.jsonl"'
+    file = tmp_path / config.FILE_NAME
+    file.write_text('[openlineage]\nurl = "http://host:5000/?key=hidden"')
+
+    assert "hidden" not in repr(config.read(file, environ={}))
+    assert ["openlineage.url and openlineage.file are given, but events go to one place"] == problems(tmp_path, both)
+    for wrong in ('[openlineage]\nurl = "kafka://hidden"', "[metrics]\nendpoint = 'hidden'"):
+        found = problems(tmp_path, wrong)
+        assert len(found) == 1
+        assert "hidden" not in found[0]

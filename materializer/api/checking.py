@@ -67,7 +67,7 @@ class Checking(OpenedLake):
         from materializer.services.quality.check import Checker
 
         lake = self._lake
-        checker = Checker(lake.root, lake.journal, lake.engine, lake.library, lake.on_checkpoint)
+        checker = Checker(lake.root, lake.journal, lake.engine, lake.library, lake.on_checkpoint, lake.listeners)
         return checker.check(
             name,
             self._part(name, start, end),

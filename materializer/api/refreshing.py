@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from materializer.api.opened import OpenedLake
+from materializer.services.activity import ActivityKind
 from materializer.spark.runtime.jvm import watched
 
 if TYPE_CHECKING:
@@ -184,6 +185,7 @@ class Refreshing(OpenedLake):
             publish_anyway=publish_anyway,
             accept_fewer_rows=accept_fewer_rows,
             executor=executor or "",
+            activity=ActivityKind.BACKFILL,
         )
         return self._refresher.refresh(name, options, on_plan=on_plan, on_run=on_run)
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from materializer.adapters.metrics.catalogue import METRICS
 from materializer.config import Config
 from materializer.core.aggregates import registry
 from materializer.core.aggregates.decompose import parts_of
@@ -24,7 +25,7 @@ from materializer.errors import DefinitionError
 from materializer.errors.explained import Explanation, all_codes, statuses
 from tests.docs.pages import table
 
-PAGES: Final = ("definitions.md", "aggregates.md", "errors.md")
+PAGES: Final = ("definitions.md", "aggregates.md", "errors.md", "observability.md")
 _SETTINGS: Final = Config()
 
 # -- properties ----------------------------------------------------------------------------------------------------------
@@ -277,10 +278,25 @@ def _is_raised(explanation: Explanation) -> bool:
     return explanation.code == DefinitionError.code
 
 
+# -- metrics -------------------------------------------------------------------------------------------------------------
+
+
+def metrics() -> str:
+    """Return the table of metrics."""
+    suffix = {"counter": "_total", "gauge": "", "histogram": ""}
+    rows = [
+        (f"`{m.name}{suffix[m.kind]}`", m.kind, ", ".join(f"`{label}`" for label in m.labels) or "", m.text)
+        for m in METRICS
+    ]
+    return table(("metric", "kind", "labels", "meaning"), rows)
+
+
 def made(page: str) -> dict[str, str]:
     """Return the made parts of a page by name."""
     if page == "errors.md":
         return errors()
     if page == "definitions.md":
         return {"properties": properties()}
+    if page == "observability.md":
+        return {"metrics": metrics()}
     return {"sample": sample(), "aggregates": aggregates(), "expressions": expressions(), "longer": longer()}

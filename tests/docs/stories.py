@@ -40,6 +40,8 @@ SHOWN: Final[Mapping[str, str]] = {
     "README.md#4": "output of the demo",
     "CONTRIBUTING.md#2": "a diagram; the contract is lint-imports' own",
     "docs/maintenance.md#1": "a diagram",
+    "docs/observability.md#3": "a task of a DAG, to be copied",
+    "docs/observability.md#5": "queries for Prometheus",
     "docs/retention.md#1": "a diagram",
     "docs/running.md#2": "options of a server; tests/servers/connect.py starts one with them",
     "docs/tour.md#2": "output of the demo",

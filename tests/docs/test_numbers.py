@@ -97,6 +97,13 @@ def test_every_setting_is_on_its_page_with_its_default() -> None:
         if isinstance(value, int) and not isinstance(value, bool):
             defaults[key] = str(value)
     defaults |= {"spark.jars": "the user's cache", "spark.master": "all cores of this machine", "spark.remote": "none"}
+    defaults |= dict.fromkeys(["openlineage.url", "openlineage.file", "metrics.textfile"], "none")
+    defaults |= {
+        "openlineage.enabled": "whether a place is given",
+        "openlineage.namespace": "`OPENLINEAGE_NAMESPACE`, else `materializer`",
+        "metrics.otlp": "whether an endpoint is given",
+        "metrics.endpoint": "the standard variables",
+    }
 
     assert {k: variables.get(k, "") for k in config.KEYS} == {k: name for k, name, _ in rows}
     assert defaults == {k: default.strip() for k, _, default in rows}

@@ -22,6 +22,7 @@ from materializer.journal.events import Captured, Repaired, Snapshot
 from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState
 from materializer.local.executor import LocalExecutor
+from materializer.services.activity import Listeners
 from materializer.services.commit import lake as commit
 from materializer.services.definitions.changes import DefinitionChange
 from materializer.spark.run.executor import Executor
@@ -179,6 +180,11 @@ class LocalLake(Lake):
         local = LocalExecutor(rows, size)
         self.wired = replace(self.wired, config=config or self.wired.config, local=local)
         self.opened = Opened(self.wired, Executor(Config(), None, {}, started=engine or NoSpark()))  # type: ignore[arg-type]
+
+    def listen(self, listeners: Listeners | None) -> None:
+        """Tell listeners of what is done from now on."""
+        self.wired = replace(self.wired, listeners=listeners)
+        self.opened = Opened(self.wired, Executor(Config(), None, {}, started=NoSpark()))  # type: ignore[arg-type]
 
     def rows_of(self, name: str) -> list[dict[str, Any]]:
         """Return the rows of an output in the order of their buckets."""

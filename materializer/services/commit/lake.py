@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from materializer.journal.journal import Journal
     from materializer.journal.state import AggregateState
     from materializer.local.executor import LocalExecutor
+    from materializer.services.activity import Listeners
     from materializer.services.commit.lease import WriteLease
     from materializer.services.commit.ports import DeltaPorts
     from materializer.services.observe.observe import Observation
@@ -49,6 +50,7 @@ class Lake:
         handlers: Output handlers by name.
         local: Computes what is small in this process; None if Spark computes everything.
         reads: Lets the aggregates of one command read the same file once.
+        listeners: Hear of activities; None for none.
     """
 
     root: str
@@ -60,6 +62,7 @@ class Lake:
     handlers: Mapping[str, OutputHandler] = field(default_factory=dict)
     local: LocalExecutor | None = None
     reads: SharedReads = field(default_factory=SharedReads)
+    listeners: Listeners | None = None
 
     def aggregate(self, state: AggregateState) -> Aggregate:
         """Return the aggregate of *state*, compiled."""

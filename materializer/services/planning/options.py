@@ -11,6 +11,7 @@ from materializer.core.time.grid import Grid
 from materializer.core.time.instants import Instant, parse_window
 from materializer.core.time.spans import POS_INF
 from materializer.errors import UsageError
+from materializer.services.activity import ActivityKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class RefreshOptions:
         executor: What computes it, instead of what the configuration says; "" for that.
         strategy: The one strategy that is wanted where it is allowed, instead of the cheapest; "" for that.
         plan_note: What the plan of every run says besides, such as the policy that asked for it; plain JSON values.
+        activity: What it is for listeners.
 
     Raises:
         UsageError: If *max_runs* or *run_buckets* is less than 1, or there is no such strategy.
@@ -51,6 +53,7 @@ class RefreshOptions:
     executor: str = ""
     strategy: str = ""
     plan_note: Mapping[str, Any] = field(default_factory=dict)
+    activity: ActivityKind = ActivityKind.REFRESH
 
     def __post_init__(self) -> None:
         if self.run_buckets is not None and self.run_buckets < 1:

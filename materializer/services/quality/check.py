@@ -21,6 +21,7 @@ from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState
 from materializer.lake import places
 from materializer.lake.table import DeltaFolder
+from materializer.services.activity import ActivityKind, Listeners, activity, log
 from materializer.services.aggregate import Aggregate
 from materializer.services.definitions import suites
 from materializer.services.quality.audit import audit
@@ -63,6 +64,7 @@ class Checker:
         engine: Starts Spark on first use.
         library: Loads the library of expectations on first use.
         on_checkpoint: Called when the answers are there, and when the journal has them.
+        listeners: Hear of the check; None for none.
     """
 
     root: str
@@ -70,6 +72,7 @@ class Checker:
     engine: Callable[[], Spark]
     library: Library
     on_checkpoint: Callable[[str], None] = lambda _: None
+    listeners: Listeners | None = None
 
     def check(
         self, name: str, window: Span | None = None, *, suite: str | None = None, docs: str | None = None
@@ -86,17 +89,26 @@ class Checker:
             UsageError: If *suite* cannot be read, or *docs* is a URL, or given and there is no suite.
             DefinitionError: If *suite* is no suite for these columns.
         """
-        from materializer.spark.run.audit import RowsToCheck, columns_of  # noqa: PLC0415 (only where Spark runs)
-
-        began = time.perf_counter()
         if docs and not places.is_local(docs):
             raise UsageError(
                 f"Data Docs cannot be written to {docs}", hint="give a folder of this machine, and copy it"
             )
         state = self.journal.view().named(name)
+        grid = Aggregate.of(state, self.root).definition.grid
+        window = window and whole_buckets(window, grid)
+        ends = (window.start, window.end) if window else (None, None)
+        with activity(self.listeners, ActivityKind.CHECK, state, self.root, start=ends[0], end=ends[1]) as telling:
+            report = self._checked(state, window, suite, docs)
+            now = self.journal.last_view.all.get(state.id, state)
+            log(telling.completed(now, _outcome(report.verdict), window=window, verdict=report.verdict))
+        return report
+
+    def _checked(self, state: AggregateState, window: Span | None, suite: str | None, docs: str | None) -> CheckReport:
+        from materializer.spark.run.audit import RowsToCheck, columns_of  # noqa: PLC0415 (only where Spark runs)
+
+        began = time.perf_counter()
         aggregate = Aggregate.of(state, self.root)
         definition = aggregate.definition
-        window = window and whole_buckets(window, definition.grid)
         spans = SpanSet.of(window or EVERYTHING)
         version = DeltaFolder.at(aggregate.paths["output"]).head().version
         frame = self.engine().read_output(aggregate.paths["output"], version)
@@ -104,7 +116,7 @@ class Checker:
             frame = frame.where(aggregate.predicate("output", spans))
         asked = _suite(aggregate, suite, list(columns_of(frame)))
         if docs and asked is None:
-            raise UsageError(f"'{name}' has no suite that pages could show", hint="give one with --suite")
+            raise UsageError(f"'{state.name}' has no suite that pages could show", hint="give one with --suite")
         given = suites.values(definition, state.last_n, state.cursor, window or EVERYTHING)
         frame = frame.persist()
         try:
@@ -128,6 +140,11 @@ class Checker:
         self.on_checkpoint("check_journal")
         self.journal.append_if_living(state.id, state.name, Checked(verdict))
         self.on_checkpoint("checked")
+
+
+def _outcome(verdict: Verdict) -> str:
+    """Return one word for a verdict: ``passed``, or the severity of its worst failure."""
+    return "passed" if verdict.worst is None else str(verdict.worst)
 
 
 def _suite(aggregate: Aggregate, file: str | None, columns: list[str]) -> Suite | None:

@@ -25,6 +25,7 @@ from materializer.errors import (
 )
 from materializer.journal.events import Event, Frozen
 from materializer.lake.table import one_look
+from materializer.services.activity import ActivityKind, activity
 from materializer.services.definitions import rolled_up
 from materializer.services.delivery import handlers, registration
 from materializer.services.observe import frozen_bound
@@ -75,8 +76,28 @@ class Refresher:
         began = time.perf_counter()
         with one_look():
             state = self._followed(self.lake.journal.view().named(name))
-        with self.lake.reading(state):
-            return self._refreshed(name, state, options, on_plan, on_run, began)
+        policy = options.plan_note.get("policy", {})
+        with (
+            activity(
+                self.lake.listeners,
+                ActivityKind.BUILD if state.builds else options.activity,
+                state,
+                self.lake.root,
+                start=options.start,
+                end=options.end,
+                policy=policy.get("name", ""),
+            ) as telling,
+            self.lake.reading(state),
+        ):
+
+            def ran(run: RunDone) -> None:
+                on_run(run)
+                telling.ran(run.plan, run.report, run.verdict, is_last=not run.runs_left)
+
+            report = self._refreshed(name, state, options, on_plan, ran, began)
+            now = self.lake.journal.last_view.all.get(state.id, state)
+            warnings = telling.completed(now, report.outcome, window=report.window)
+        return replace(report, warnings=(*report.warnings, *warnings)) if warnings else report
 
     def _refreshed(
         self,

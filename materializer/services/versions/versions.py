@@ -42,6 +42,7 @@ from materializer.journal.version_fields import fields_of, version_of
 from materializer.lake import places
 from materializer.lake.rows import row_count
 from materializer.services import processes
+from materializer.services.activity import ActivityKind, activity, log
 from materializer.services.commit.lake import Lake
 from materializer.services.commit.lease import run
 from materializer.services.commit.switch_ports import refuse_uncovered
@@ -295,8 +296,15 @@ class Versions:
             NotCoveredError: If it does not cover the published version.
             LeaseHeldError: If another process works on the aggregate or its build.
         """
-        began = time.perf_counter()
         self._expect_build(name)
+        state = self.lake.journal.view().named(name)
+        with activity(self.lake.listeners, ActivityKind.SWITCH, state, self.lake.root) as telling:
+            report = self._switch(name)
+            log(telling.completed(self.lake.journal.last_view.all.get(state.id, state), "switched"))
+        return report
+
+    def _switch(self, name: str) -> SwitchReport:
+        began = time.perf_counter()
         self.refuse_unfit(name)
         view = self.lake.journal.view()
         state = view.named(name)

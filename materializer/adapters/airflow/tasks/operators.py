@@ -9,7 +9,7 @@ the command                                the task
 =========================================  ===============================================================
 did something                              succeeds and emits its outlets, with what was done
 found nothing to do (3)                    is skipped with its summary; emits nothing
-conflict, lease held (75), storage (74),   fails and is retried, as its ``retries`` say
+conflict, busy lease (75), storage (74),   fails and is retried, as its ``retries`` say
 lost Spark (71 ``spark.failed``, ``spark.died``, ``spark.unreachable``, ``spark.result-too-large``), signal
 everything else                            fails at once: the same call would fail again
 =========================================  ===============================================================
@@ -46,11 +46,11 @@ class CommandOperator(BaseOperator):
         aggregate: Name of the aggregate (templated).
         interpreter: The Python that has materializer installed; by default the one that runs the task.
         config: Configuration file (templated); by default ``materializer.toml`` in the working directory.
-        environment: Environment variables, in addition to those of the task.
+        environment: Environment variables (templated), in addition to those of the task.
         kwargs: Arguments of every operator.
     """
 
-    template_fields: Sequence[str] = ("lake", "aggregate", "config")
+    template_fields: Sequence[str] = ("lake", "aggregate", "config", "environment")
     ui_color = "#dfeef7"
 
     def __init__(

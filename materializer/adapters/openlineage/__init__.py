@@ -1,0 +1,1 @@
+"""OpenLineage events of activities, sent by the official client."""
