@@ -14,6 +14,7 @@ QUICK := not spark and not slow and not long and not airflow and not quality and
 
 .DEFAULT_GOAL := help
 .PHONY: help setup hooks demo test check lint types contracts quick slow long mutations docs format browser servers stores clean
+.PHONY: help setup hooks demo test check lint types contracts quick slow long mutations docs format servers stores dbt-env clean
 
 help: ## Show what there is
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -93,6 +94,9 @@ $(GCS):
 $(AZURE):
 	@command -v npm >/dev/null || { echo "Node was not found: there will be no Azure server"; exit 0; }; \
 	npm install --silent --no-save --prefix $(CURDIR)/.servers azurite@3.37.0
+
+dbt-env: $(STAMP) ## Make the environment with dbt in which some tests run
+	$(BIN)/python -m tests.adapters.dbt.environment
 
 clean: ## Remove the environment and what tools left behind
 	rm -rf $(VENV) .demo .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -57,13 +57,15 @@ CRONTABS: Final = ("docs/maintenance.md#3", "docs/policies.md#6")
 ELSEWHERE: Final[Mapping[str, str]] = {
     "docs/maintenance.md#4": "tests/adapters/airflow/test_pages.py",
     "docs/airflow.md#8": "tests/adapters/airflow/test_pages.py",
+    **{f"docs/dbt.md#{n}": "tests/adapters/dbt/test_runs.py" for n in range(2, 8)},
 }
-"""Blocks that need Airflow, and the test that does them."""
+"""Blocks that need Airflow or dbt, and the test that does them."""
 NOT_HERE: Final[Mapping[str, str]] = {
     "python3": "makes an environment: tests.adapters.airflow.screenshots does",
     "pip": "fills an environment: tests.adapters.airflow.screenshots does",
     "source": "enters an environment",
     "cd": "a story has one folder",
+    "dbt": "runs a project: tests/adapters/dbt/test_runs.py does",
     "airflow": "starts Airflow: tests.adapters.airflow.screenshots does",
     "spark-submit": "starts a server: tests/servers/connect.py does",
     "cp": "gives Airflow its file: tests.adapters.airflow.screenshots does",
@@ -325,7 +327,7 @@ _DO: Final[Mapping[str, Callable[[Story, Block], None]]] = {
     "console": Story.shell,
     "text": Story.text,
 }
-LANGUAGES: Final = tuple(_DO)
+LANGUAGES: Final = (*_DO, "yaml")  # files of dbt, which another test reads
 """What a block may be written in; what Sphinx reads itself (``{toctree}``) besides."""
 
 

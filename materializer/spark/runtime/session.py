@@ -91,9 +91,8 @@ def start(
     died = jvm.forget()
     if died is not None and not died.is_ours:
         raise died.error()
-    running = _running()
-    if running is not None:
-        return running
+    if (found_session := running()) is not None:
+        return found_session
     check_java()
     cluster.refuse_unreachable(config.spark.master or config.spark.options.get("spark.master", ""))
     _load_meanwhile(loads)
@@ -301,10 +300,11 @@ def refuse_unsafe_options(options: Mapping[str, str]) -> None:
 
 def is_running() -> bool:
     """Whether this process has a Spark session."""
-    return _running() is not None
+    return running() is not None
 
 
-def _running() -> SparkSession | None:
+def running() -> SparkSession | None:
+    """Return the Spark session of this process, None without one."""
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
