@@ -120,3 +120,38 @@ def test_readers_see_each_refresh_whole(tmp_path: Path, spark: SparkSession, cha
         assert sorted(seen) == seen
         assert (0, 4) == (seen[0], seen[-1])
         assert len(set(seen)) > 2, "the reader was too slow to see anything"
+
+
+def test_readers_see_the_process_and_a_switch_whole(tmp_path: Path, spark: SparkSession) -> None:
+    """
+    Refreshes that the process computes, a backfill of everything, and the switch to a changed definition: no read is empty or mixed.
+    """
+    source = Source(str(tmp_path / "source"), has_feed=True)
+    lake = Materializer(tmp_path / "lake", spark=spark)
+
+    def insert(generation: int) -> None:
+        source.insert(
+            {"ts": START + timedelta(hours=bucket), "k": key, "v": generation, "ok": True}
+            for bucket in range(BUCKETS)
+            for key in KEYS
+        )
+
+    insert(0)
+    parts: dict[str, Any] = {"time": "ts", "width": "1 hour", "keys": ["k"]}
+    lake.define("seen", source.path, measures={"generation": "max(v)"}, **parts)
+    lake.refresh("seen")
+    output, executors = tmp_path / "lake" / "seen" / "output", []
+    reader = Reader(lambda: zip(*DeltaTable(str(output)).to_pyarrow_table().to_pydict().values(), strict=True))
+    with reader.reading():
+        for generation in range(1, 4):
+            insert(generation)
+            executors += [run.report.executor for run in lake.refresh("seen").runs]
+        lake.backfill("seen", force=True)
+        lake.define("seen", source.path, measures={"generation": "max(v) + 100"}, **parts)
+        assert lake.build("seen").switched is not None
+
+    assert ["local"] * 3 == executors
+    seen = [generation_of(read) for read in reader.reads]
+    assert sorted(seen) == seen
+    assert (0, 103) == (seen[0], seen[-1])
+    assert len(set(seen)) > 2, "the reader was too slow to see anything"
