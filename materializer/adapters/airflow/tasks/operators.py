@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow.sdk import Asset, BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from materializer.adapters.airflow.tasks import results
+from materializer.adapters.airflow.tasks import lineage, results
 from materializer.adapters.airflow.tasks.command import Command, Outcome, TaskVerdict
 
 if TYPE_CHECKING:
@@ -73,8 +73,9 @@ class CommandOperator(BaseOperator):
 
     def run_command(self, arguments: Iterable[str]) -> Outcome:
         """Run one command to its end with its progress in the log; the caller judges the outcome."""
+        environment = lineage.variables() | dict(self.environment or {})
         self._command = Command(
-            list(arguments), self.lake, self.interpreter or sys.executable, self.config, self.environment or {}
+            list(arguments), self.lake, self.interpreter or sys.executable, self.config, environment
         )
         self.log.info("Running %s", self._command.text)
         outcome = self._command.run(self.log.info)
