@@ -188,7 +188,11 @@ def _client(config: Config) -> OpenLineageClient:
         if key := os.environ.get("OPENLINEAGE_API_KEY"):
             http["auth"] = {"type": "api_key", "api_key": key}
         return OpenLineageClient(config={"transport": http})
-    return OpenLineageClient()
+    client = OpenLineageClient()
+    if client.transport.kind == "console" and not (client.config.transport or {}).get("type"):
+        hint = "give openlineage.url or openlineage.file, or set OPENLINEAGE_URL"
+        raise UsageError(f"OpenLineage is on, and nothing says where events go: {hint}", hint=hint)
+    return client
 
 
 def _tables(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from materializer.adapters.dbt.model import Model
@@ -13,7 +13,12 @@ from materializer.errors import UsageError
 SELECT = "SELECT time_bucket('1 hour', ts) AS at, sum(v) AS v FROM raw GROUP BY 1"
 
 
-@given(comment=st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\x00")))
+ANY = st.one_of(st.sampled_from("\\'\"\nnt;-"), st.characters(codec="utf-8", exclude_characters="\x00"))
+
+
+@example(comment="the end is a \\")
+@example(comment='no line ends in \\n here, and it\'s "quoted"')
+@given(comment=st.text(alphabet=ANY))
 def test_a_description_comes_back_as_it_was(comment: str) -> None:
     """
     Whatever characters it has.

@@ -134,10 +134,13 @@ def test_a_changed_model(tmp_path: Path) -> None:
     """
     text = files_of_the_page()[MODEL]
     wider = text.replace("'1 hour'", "'2 hours'")
+    more = {f"bars_{hours}h": text.replace("'1 hour'", f"'{hours} hours'") for hours in (3, 4, 6)}
     answers = done(
         tmp_path,
         *SOURCE,
-        {"dbt": ["run", "--select", "bars_1h"]},
+        *({"file": f"models/{name}.sql", "text": model} for name, model in more.items()),
+        {"dbt": ["run", "--select", "bars_1h", *more, "--threads", "4"]},
+        *({"sql": f"SELECT symbol, sum(size), sum(trades) FROM gold.{name} GROUP BY 1"} for name in more),
         {"file": MODEL, "text": wider.replace("config(", "config(on_configuration_change='fail', ")},
         {"dbt": ["run", "--select", "bars_1h"]},
         {"file": MODEL, "text": wider.replace("config(", "config(on_configuration_change='continue', ")},
@@ -152,8 +155,13 @@ def test_a_changed_model(tmp_path: Path) -> None:
         {"sql": PUBLISHED},
         {"sql": SUMS},
     )
-    _, _, refused, _, left, before, _, applied, after, expected, _, full, back, as_before = answers[len(SOURCE) :]
+    first, *sums = answers[len(SOURCE) + len(more) :][: 1 + len(more)]
+    rest = answers[len(SOURCE) + 2 * len(more) + 1 :]
+    _, refused, _, left, before, _, applied, after, expected, _, full, back, as_before = rest
 
+    assert {"OK defined, refreshed, 3 rows read, 3 written"} == {line for _, line in first["models"].values()}
+    assert 4 == len(first["models"])
+    assert all([["A", "1", "1"], ["B", "5", "2"]] == sorted(found) for found in sums)
     assert not refused["success"]
     assert "changes its data" in refused["models"]["bars_1h"][1]
     assert "nothing was written" in refused["models"]["bars_1h"][1]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import multiprocessing
 import time
 from collections.abc import Iterator
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
 
-from materializer.adapters.metrics.catalogue import METRICS, REFRESHES, SECONDS_TAKEN, Sample
+from materializer.adapters.metrics.catalogue import DIRTY, METRICS, REFRESHES, SECONDS_TAKEN, STALENESS, Sample
 from materializer.config import Config, MetricsConfig
 from materializer.errors import QualityGateError
 from materializer.wiring import listeners
@@ -118,10 +119,11 @@ def test_a_broken_promise_is_seen(tmp_path: Path) -> None:
     assert value(folder, "materializer_promise_kept", aggregate="hourly") is None
 
 
-def _take(folder: str, times: int) -> None:
+def _take(folder: str, times: int, together: Barrier) -> None:
     from materializer.adapters.metrics.textfile import Textfile
 
     labels = {"lake": "/lake", "aggregate": "a", "kind": "refresh", "outcome": "done"}
+    together.wait(60)
     for _ in range(times):
         Textfile(Path(folder)).take("/lake", "a", [Sample(SECONDS_TAKEN, labels, 0.2)])
 
@@ -132,16 +134,17 @@ def test_processes_continue_one_file(tmp_path: Path) -> None:
     """
     pytest.importorskip("prometheus_client", reason="needs the extra `metrics`")
     context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=_take, args=(str(tmp_path), 20)) for _ in range(2)]
+    together = context.Barrier(2)
+    processes = [context.Process(target=_take, args=(str(tmp_path), 100, together)) for _ in range(2)]
     for process in processes:
         process.start()
     for process in processes:
         process.join(60)
 
-    assert 40 == value(tmp_path, "materializer_activity_seconds_count")
-    assert 40 == value(tmp_path, "materializer_activity_seconds_bucket", le="0.25")
+    assert 200 == value(tmp_path, "materializer_activity_seconds_count")
+    assert 200 == value(tmp_path, "materializer_activity_seconds_bucket", le="0.25")
     assert 0 == value(tmp_path, "materializer_activity_seconds_bucket", le="0.1")
-    assert 8 == pytest.approx(value(tmp_path, "materializer_activity_seconds_sum"))
+    assert 40 == pytest.approx(value(tmp_path, "materializer_activity_seconds_sum"))
 
 
 def test_labels_may_hold_anything(tmp_path: Path) -> None:
@@ -229,3 +232,16 @@ def test_a_broken_collector_is_waited_for_once(tmp_path: Path, status: int, dela
 
     assert ["OTLP of metrics"] == [w.split(" was not notified")[0] for w in warnings]
     assert took < 6
+
+
+def test_a_gauge_that_is_not_known_is_absent(tmp_path: Path) -> None:
+    """
+    The value of the last time does not stay.
+    """
+    textfile = pytest.importorskip("materializer.adapters.metrics.textfile", reason="needs the extra `metrics`")
+    labels = {"lake": "/lake", "aggregate": "a"}
+    file = textfile.Textfile(tmp_path)
+    file.take("/lake", "a", [Sample(STALENESS, labels, 7.0), Sample(DIRTY, labels, 2.0)])
+    file.take("/lake", "a", [Sample(STALENESS, labels, None), Sample(DIRTY, labels, 3.0)])
+
+    assert [("materializer_dirty_buckets", labels, 3.0)] == list(series(tmp_path))

@@ -118,7 +118,9 @@ def test_columns_have_their_lineage(tmp_path: Path) -> None:
         (t["type"], t["subtype"], t["description"]) for t in volume["transformations"]
     ]
     assert [] == facet["fields"]["n"]["inputFields"]
-    assert [("ts", "GROUP_BY")] == [(f["field"], f["transformations"][0]["subtype"]) for f in facet["dataset"]]
+    assert [("ts", "INDIRECT", "GROUP_BY")] == [
+        (f["field"], t["type"], t["subtype"]) for f in facet["dataset"] for t in f["transformations"]
+    ]
 
 
 def test_a_backfill_is_one_run(tmp_path: Path) -> None:
@@ -275,3 +277,31 @@ def test_the_client_decides_by_its_own_settings(tmp_path: Path, monkeypatch: pyt
 
     assert ["START", "COMPLETE"] == [json.loads(body)["eventType"] for body in server.bodies]
     assert {"by variable"} == {json.loads(body)["job"]["namespace"] for body in server.bodies}
+
+
+def test_events_that_go_nowhere_are_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Events are on, and neither we nor the client were given a place; without it the client would log each event.
+    """
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    lake = told(tmp_path, enabled=True)
+    lake.add((0, 1))
+
+    [warning] = lake.opened.refresh("hourly").warnings
+    assert "nothing says where events go: give openlineage.url or openlineage.file" in warning
+
+
+def test_a_policy_is_named(tmp_path: Path) -> None:
+    """
+    A run of a policy is a refresh that says which policy asked for it.
+    """
+
+    def run(lake: LocalLake) -> None:
+        lake.opened.add_policy("hourly", "nightly", start_offset="none", end_offset="1 hour")
+        lake.opened.run_policy("hourly", "nightly", now="2024-01-01T00:00:00Z")
+
+    complete = events_of(tmp_path, run)[-1]
+
+    assert ("COMPLETE", "hourly.refresh") == (complete["eventType"], complete["job"]["name"])
+    assert "nightly" == complete["run"]["facets"]["materializer"]["policy"]
