@@ -1,3 +1,5 @@
 """The version that `dbt --version` and `dbt debug` show."""
 
-version = "0.1.0"
+from importlib.metadata import version as installed
+
+version = installed("materializer")
