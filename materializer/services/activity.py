@@ -102,6 +102,7 @@ class ActivityEnd:
         runs: The runs that ended, in order.
         verdict: What a check found.
         error: What stopped it.
+        refused: The gate's verdict on a refresh that published nothing, as JSON; empty without one.
     """
 
     ending: Ending
@@ -113,6 +114,12 @@ class ActivityEnd:
     runs: tuple[ActivityRun, ...] = ()
     verdict: Verdict | None = None
     error: BaseException | None = None
+    refused: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def verdicts(self) -> list[Mapping[str, Any]]:
+        """What gates found: of each run, and of the refresh that they refused."""
+        return [*(run.verdict for run in self.runs), self.refused]
 
 
 class Listener(Protocol):
@@ -246,9 +253,15 @@ def _short(exc: BaseException) -> str:
 class Telling:
     """What an activity tells its listeners; made by :func:`activity`."""
 
-    def __init__(self, listeners: Listeners | None, activity: Activity | None) -> None:
+    def __init__(
+        self,
+        listeners: Listeners | None,
+        activity: Activity | None,
+        now: Callable[[], AggregateState | None] = lambda: None,
+    ) -> None:
         self._listeners = listeners
         self._activity = activity
+        self._now = now
         self._runs: list[ActivityRun] = []
         self._has_ended = False
 
@@ -279,7 +292,7 @@ class Telling:
         """Tell that something stopped the activity; the warnings of listeners are logged."""
         if self._activity is not None:
             ending = Ending.FAIL if isinstance(exc, Exception) else Ending.ABORT
-            log(self._ended(ending, self._activity.state, error=exc))
+            log(self._ended(ending, self._now() or self._activity.state, error=exc))
 
     def _ended(self, ending: Ending, state: AggregateState, **known: Any) -> tuple[str, ...]:
         activity = self._activity
@@ -287,7 +300,10 @@ class Telling:
             return ()
         self._has_ended = True
         now = time.time()
-        end = ActivityEnd(ending, state, now, now - activity.at, runs=tuple(self._runs), **known)
+        runs = {run.plan.n for run in self._runs}
+        ended = (e for e in reversed(state.ended) if e.n > activity.state.last_n and e.n not in runs and e.verdict)
+        refused = next((e.verdict for e in ended), {})
+        end = ActivityEnd(ending, state, now, now - activity.at, runs=tuple(self._runs), refused=refused, **known)
         self._listeners.tell(lambda listener: listener.ended(activity, end))
         return self._listeners.wait()
 
@@ -311,6 +327,7 @@ def activity(
     start: int | None = None,
     end: int | None = None,
     policy: str = "",
+    now: Callable[[], AggregateState | None] = lambda: None,
 ) -> Iterator[Telling]:
     """Tell listeners that an activity begins; if an error leaves the block, tell that it stopped.
 
@@ -322,13 +339,14 @@ def activity(
         start: First instant of the window that was asked for.
         end: First instant after that window.
         policy: The refresh policy that asked for it.
+        now: Returns the aggregate as the journal was read last, for an activity that is stopped.
     """
     if listeners is None:
         yield _SILENT
         return
     begun = Activity(kind, state, root, time.time(), start, end, policy)
     listeners.tell(lambda listener: listener.began(begun))
-    telling = Telling(listeners, begun)
+    telling = Telling(listeners, begun, now)
     try:
         yield telling
     except BaseException as exc:

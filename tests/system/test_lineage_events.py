@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from materializer.config import OpenLineageConfig
+from materializer.config import MetricsConfig, OpenLineageConfig
 from materializer.core.language.define import define
+from materializer.errors import QualityGateError
 from tests.adapters.openlineage.schemas import problems
 from tests.system.builders import MEASURES, Site
 
@@ -60,3 +61,41 @@ def test_gates_checks_builds_and_switches(tmp_path: Path, spark: SparkSession) -
     assert built.startswith(f"{site.lake.root}/hourly/build/")
     assert [built] == [d["name"] for d in ends["hourly.switch"]["inputs"]]
     assert [output] == [d["name"] for d in ends["hourly.switch"]["outputs"]]
+
+
+def test_what_a_gate_refused_is_in_the_failure(tmp_path: Path, spark: SparkSession) -> None:
+    """
+    Nothing was published, so the event has no version of the output; what failed is an assertion, and a metric.
+    """
+    parser = pytest.importorskip("prometheus_client.parser", reason="needs the extra `metrics`")
+    folder = tmp_path / "expectations"
+    folder.mkdir()
+    refused = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "top", "max_value": 3}}
+    (folder / "hourly.json").write_text(json.dumps({"name": "hourly", "expectations": [refused]}))
+    (tmp_path / "prom").mkdir()
+    file = tmp_path / "events.jsonl"
+    settings = {"openlineage": OpenLineageConfig(file=file), "metrics": MetricsConfig(textfile=tmp_path / "prom")}
+    site = Site(tmp_path, spark, expectations=folder, **settings)
+    site.table().trade(("00:10", "A", 9))
+    site.hourly()
+    with pytest.raises(QualityGateError):
+        site.lake.refresh("hourly")
+    start, failed = [json.loads(line) for line in file.read_text().splitlines() if line]
+    (output,) = failed["outputs"]
+    [text] = [path.read_text() for path in (tmp_path / "prom").glob("*.prom")]
+    values = {
+        (s.name, s.labels.get("outcome") or s.labels.get("severity")): s.value
+        for family in parser.text_string_to_metric_families(text)
+        for s in family.samples
+    }
+
+    assert ("START", "FAIL") == (start["eventType"], failed["eventType"])
+    assert [] == [text for event in (start, failed) for text in problems(event)]
+    assert [(refused["type"], False, "top")] == [
+        (a["assertion"], a["success"], a["column"]) for a in output["facets"]["dataQualityAssertions"]["assertions"]
+    ]
+    assert "version" not in output["facets"]
+    assert {} == output["outputFacets"]
+    assert 1 == values["materializer_expectations_unmet_total", "critical"]
+    assert 1 == values["materializer_refreshes_total", "failed"]
+    assert 1 == values["materializer_dirty_buckets", None]

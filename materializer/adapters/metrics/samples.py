@@ -96,6 +96,6 @@ def _executors(runs: Sequence[ActivityRun]) -> str:
 def _unmet(end: ActivityEnd) -> Iterator[tuple[str, str]]:
     if end.verdict is not None:
         yield from (("check", str(f.severity)) for f in end.verdict.failed)
-    for run in end.runs:
+    for verdict in end.verdicts:
         for kind in ("output", "source"):
-            yield from (("gate", str(f["severity"])) for f in run.verdict.get(kind, {}).get("failed", ()))
+            yield from (("gate", str(f["severity"])) for f in verdict.get(kind, {}).get("failed", ()))

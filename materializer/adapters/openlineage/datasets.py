@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from openlineage.client.event_v2 import InputDataset, OutputDataset
@@ -34,6 +34,9 @@ from materializer.services.activity import ActivityRun
 from materializer.services.aggregate import Aggregate, build_path, output_path
 from materializer.services.definitions.lineage import maker_of
 
+Verdicts: TypeAlias = Mapping[str, Any]
+"""What the gate of one run found, by kind of table, as the journal has it."""
+
 
 def named(path: str) -> tuple[str, str]:
     """Return namespace and name of the table at a place, by the naming rules of OpenLineage.
@@ -54,14 +57,14 @@ def source_place(state: AggregateState, root: str) -> str:
     return output_path(root, parent) if parent else path
 
 
-def source(state: AggregateState, root: str, version: int | None, runs: Sequence[ActivityRun]) -> InputDataset:
+def source(state: AggregateState, root: str, version: int | None, verdicts: Sequence[Verdicts] = ()) -> InputDataset:
     """Return the source of an aggregate.
 
     Args:
         state: The aggregate.
         root: Root of the lake.
         version: The version that was read, if known.
-        runs: Runs whose gates looked at the source.
+        verdicts: What gates found, of the source too.
     """
     place = source_place(state, root)
     is_partials = place != state.source.path and "rolls_up" in state.spec
@@ -70,17 +73,25 @@ def source(state: AggregateState, root: str, version: int | None, runs: Sequence
         *catalog, database, table = ["spark_catalog", *state.source.name.split(".")][-3:]
         link = symlinks_dataset.Identifier("".join(catalog), f"{database}.{table}", "TABLE")
         facets["symlinks"] = symlinks_dataset.SymlinksDatasetFacet([link])
-    asserted = _gate_assertions(runs, "source")
+    asserted = _gate_assertions(verdicts, "source")
     return InputDataset(*named(place), facets=facets, inputFacets=_asserting(asserted))
 
 
-def output(state: AggregateState, root: str, runs: Sequence[ActivityRun], *, has_version: bool) -> OutputDataset:
+def output(
+    state: AggregateState,
+    root: str,
+    runs: Sequence[ActivityRun] = (),
+    verdicts: Sequence[Verdicts] = (),
+    *,
+    has_version: bool,
+) -> OutputDataset:
     """Return the output of an aggregate, or of a build.
 
     Args:
         state: The aggregate.
         root: Root of the lake.
         runs: The runs that wrote to it.
+        verdicts: What gates found.
         has_version: Whether its newest version is what the activity wrote.
     """
     aggregate = Aggregate.of(state, root)
@@ -89,7 +100,7 @@ def output(state: AggregateState, root: str, runs: Sequence[ActivityRun], *, has
     facets["columnLineage"] = _lineage(spec, *named(source_place(state, root)))
     if spec.comment:
         facets["documentation"] = documentation_dataset.DocumentationDatasetFacet(spec.comment)
-    if asserted := _gate_assertions(runs, "output"):
+    if asserted := _gate_assertions(verdicts, "output"):
         facets["dataQualityAssertions"] = data_quality_assertions_dataset.DataQualityAssertionsDatasetFacet(asserted)
     counted: dict[str, OutputDatasetFacet] = {}
     if runs:
@@ -169,11 +180,11 @@ def _transformation(use: InputUse) -> column_lineage_dataset.Transformation:
     )
 
 
-def _gate_assertions(runs: Sequence[ActivityRun], kind: str) -> list[data_quality_assertions_dataset.Assertion]:
-    """Return what the gates of runs found of one table; what is met is only counted there, so it is one assertion."""
+def _gate_assertions(verdicts: Sequence[Verdicts], kind: str) -> list[data_quality_assertions_dataset.Assertion]:
+    """Return what gates found of one table; what is met is only counted there, so it is one assertion."""
     found = []
-    for run in runs:
-        summary: Mapping[str, Any] = run.verdict.get(kind, {})
+    for verdict in verdicts:
+        summary: Mapping[str, Any] = verdict.get(kind, {})
         if passed := summary.get("passed"):
             found.append(_assertion(f"{passed} expectations of the gate", "", {}, success=True))
         found += [_assertion(f["type"], f["severity"], f["kwargs"], success=False) for f in summary.get("failed", ())]

@@ -205,11 +205,12 @@ def _tables(
         return [datasets.published(now, root)], []
     if activity.kind is ActivityKind.SWITCH:
         inputs = [datasets.built(now, root)] if is_done else []
-        return inputs, [datasets.output(now, root, (), has_version=is_done)]
+        return inputs, [datasets.output(now, root, has_version=is_done)]
+    verdicts = [run.verdict for run in runs] if end is None else end.verdicts
     version = runs[-1].plan.source_version if runs else now.cursor if is_done else None
     return (
-        [datasets.source(now, root, version, runs)],
-        [datasets.output(now, root, runs, has_version=is_done or bool(runs))],
+        [datasets.source(now, root, version, verdicts)],
+        [datasets.output(now, root, runs, verdicts, has_version=is_done or bool(runs))],
     )
 
 

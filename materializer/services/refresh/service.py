@@ -86,6 +86,7 @@ class Refresher:
                 start=options.start,
                 end=options.end,
                 policy=policy.get("name", ""),
+                now=lambda: self.lake.journal.last_view.all.get(state.id),
             ) as telling,
             self.lake.reading(state),
         ):
