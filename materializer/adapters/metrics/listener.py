@@ -72,7 +72,7 @@ def by_otlp(config: Config, journal: Journal) -> Metrics:
     Raises:
         UsageError: If the SDK of OpenTelemetry or its exporter is not installed.
     """
-    from materializer import __version__  # noqa: PLC0415 (the package imports this module's callers)
+    from materializer.installed import __version__  # noqa: PLC0415 (the package imports this module's callers)
 
     try:
         from materializer.adapters.metrics.otlp import Otlp  # noqa: PLC0415 (an optional library)
@@ -83,5 +83,5 @@ def by_otlp(config: Config, journal: Journal) -> Metrics:
 
 
 def _missing(exc: ModuleNotFoundError) -> UsageError:
-    hint = "install the extra: pip install 'materializer[metrics]'"
+    hint = "install the extra: pip install 'delta-materializer[metrics]'"
     return UsageError(f"metrics need a package that is not installed ({exc.name}): {hint}", hint=hint)

@@ -26,7 +26,7 @@ try:
     )
     from openlineage.client.uuid import generate_new_uuid
 except ModuleNotFoundError as exc:
-    hint = "install the extra: pip install 'materializer[openlineage]'"
+    hint = "install the extra: pip install 'delta-materializer[openlineage]'"
     raise UsageError(f"OpenLineage needs a package that is not installed ({exc.name}): {hint}", hint=hint) from exc
 
 from materializer.adapters.openlineage import datasets
@@ -166,7 +166,7 @@ class Lineage:
 
 def openlineage(config: Config) -> Lineage:
     """Return the listener for the settings."""
-    from materializer import __version__  # noqa: PLC0415 (the package imports this module's callers)
+    from materializer.installed import __version__  # noqa: PLC0415 (the package imports this module's callers)
 
     namespace = config.openlineage.namespace or os.environ.get(NAMESPACE) or "materializer"
     return Lineage(_client(config), namespace, __version__, os.environ)
