@@ -295,6 +295,12 @@ SCRIPT: Final[Sequence[Sequence[Step] | Act]] = (
     twice("drop-read", "drop bars --yes"),
     twice("drop", "drop bars --cascade --yes"),
     both("status-last", f"status {NOW}"),
+    both("explain", "explain window.frozen"),
+    both("explain-unknown", "explain frozen"),
+    both("completion", "completion bash"),
+    both("plan-definitions", "plan --definitions sql/bars.sql --definitions sql/wrong.sql"),
+    [Step("plan-markdown", "plan --definitions sql/bars.sql --markdown")],
+    [Step("new", "new trades --name begun --yes"), Step("new", "new trades --name twin_begun --yes --json")],
 )
 """Steps, and what happens between them."""
 

@@ -15,13 +15,14 @@ _PLAIN = re.compile(r"[A-Za-z0-9](?:[\w.-]*\w)?", re.ASCII)
 def escaped(text: str) -> str:
     """Return a text that Markdown shows as it is, on one line.
 
-    Only what can be no syntax stays: a full stop unless it is that of ``www.``, a comma, a quote, a hyphen, a percent sign.
+    Only what can be no syntax stays: a full stop unless it is that of ``www.``, a comma, a semicolon, a quote, a hyphen, a percent
+    sign.
 
     Examples:
         >>> escaped("a|b <i>"), escaped("@all, see #1"), escaped("plain words, 1.5 s"), escaped("www.a.b")
         ('a&#124;b &#60;i&#62;', '&#64;all, see &#35;1', 'plain words, 1.5 s', 'www&#46;a.b')
     """
-    return re.sub(r"(?i)(?<=www)\.|[!-$&(-+/:-@\[-`{-~]", lambda m: f"&#{ord(m[0])};", _line(text))
+    return re.sub(r"(?i)(?<=www)\.|[!-$&(-+/:<-@\[-`{-~]", lambda m: f"&#{ord(m[0])};", _line(text))
 
 
 def code(text: str) -> str:
