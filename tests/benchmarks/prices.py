@@ -244,11 +244,11 @@ def rates(executor: str) -> int:
     return crc32(repr((RATES[executor], ENOUGH, BOUNDS, STRATEGY_BOUNDS, DOUBT)).encode())
 
 
-def choose(folder: Path) -> None:
+def choose(folder: Path, executors: list[str]) -> None:
     """Let the price choose again in the cells on record in which other rates chose, and record what it chose."""
     on_record = recorded()
     bases: dict[tuple[Any, ...], Base] = {}
-    old = [cell for cell in on_record if cell.get("rates") != rates(cell["executor"])]
+    old = [c for c in on_record if c["executor"] in executors and c.get("rates") != rates(c["executor"])]
     for cell in sorted(old, key=lambda c: (c["executor"], c["depth"], c["measures"], c["keys"])):
         of = (cell["executor"], cell["measures"], cell["keys"], cell["depth"])
         if of not in bases:
@@ -425,12 +425,12 @@ def main() -> None:
     parser.add_argument("--page", action="store_true", help="write the page of the record")
     options = parser.parse_args()
     until, left = time.monotonic() + 60 * options.minutes, options.most
+    executors = [options.executor] if options.executor else ["local", "spark"]
     if options.choose:
         with tempfile.TemporaryDirectory() as folder:
-            choose(Path(folder))
+            choose(Path(folder), executors)
     if not (options.show or options.fit or options.page or options.choose):
         done = {key_of(c) for c in recorded()}
-        executors = [options.executor] if options.executor else ["local", "spark"]
         with tempfile.TemporaryDirectory() as folder:
             for group in todo(executors, done):
                 base: Base | None = None
