@@ -15,6 +15,7 @@ QUICK := not spark and not slow and not long and not airflow and not quality and
 .DEFAULT_GOAL := help
 .PHONY: help setup hooks demo test check lint types contracts quick slow long mutations docs format browser servers stores clean
 .PHONY: help setup hooks demo test check lint types contracts quick slow long mutations docs format servers stores dbt-env clean
+.PHONY: help setup hooks demo test check lint types contracts quick slow long mutations docs sites format browser servers stores clean
 
 help: ## Show what there is
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -70,6 +71,9 @@ mutations: $(STAMP) ## Plant mistakes in a copy of the code, and see that a test
 
 docs: $(EXTRAS) ## Make the documentation's site in build/site; a broken link is an error
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/site
+
+sites: $(EXTRAS) ## Make the site in build/sites, with a choice of versions (TAGS="v1 v2" builds these, too)
+	$(BIN)/python -m tests.docs.site $(TAGS)
 
 format: $(STAMP) ## Format and mend what ruff can
 	$(BIN)/ruff check --fix .

@@ -7,6 +7,8 @@ html_title = "materializer"
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["_build"]
+templates_path = ["_templates"]
+release = "development"  # the name of a tag, where `python -m tests.docs.site` builds that one
 nitpicky = False  # types of docstrings name foreign classes; links between pages are always checked
 
 myst_enable_extensions = ["colon_fence"]
@@ -27,3 +29,14 @@ html_copy_source = False
 # the pages and the search are the way in; an index of method names alone is none
 html_use_index = False
 html_domain_indices = False
+# the theme's own, but for its versions and advertisements of a host; ours are in _templates
+html_sidebars = {
+    "**": [
+        "sidebar/brand.html",
+        "sidebar/search.html",
+        "sidebar/versions.html",
+        "sidebar/scroll-start.html",
+        "sidebar/navigation.html",
+        "sidebar/scroll-end.html",
+    ],
+}
