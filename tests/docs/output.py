@@ -1,9 +1,9 @@
-"""What pages show of real runs, taken from real runs: ``python -m tests.docs.output [--demo] [--policies]``; without either, both.
+"""What pages show of real runs, taken from real runs: ``python -m tests.docs.output [--demo] [--pages [PAGE…]]``; without either, both.
 
 ``--demo`` runs the demo and keeps all that it says in ``docs/tour.txt``; the tour and the README show parts of that. It also runs the
-commands that the tour ends with, on the lake that the demo left. ``--policies`` follows ``docs/policies.md`` on the small lake of the stories.
+commands that the tour ends with, on the lake that the demo left. ``--pages`` follows ``docs/policies.md`` and the pages about migrations, or those that are named, on the small lake of the stories.
 Which part of an output a page shows is said here, not there: a test compares each page with ``docs/tour.txt``, and what the
-commands of the pages print with what they show, wall times and sizes left out.
+commands of the pages print with what they show, wall times and sizes left out; the rows that ``show`` prints are compared as they are.
 """
 
 from __future__ import annotations
@@ -15,14 +15,18 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tests.docs.blocks import Block, blocks, commands
 from tests.paths import ROOT
+
+if TYPE_CHECKING:
+    from tests.docs.stories import Story
 
 TOLD: Final = ROOT / "docs" / "tour.txt"
 LEFT_OUT: Final = "…"
@@ -108,9 +112,19 @@ def shown(block: Block, words: Sequence[str], printed: str) -> str:
 
 
 def differences(block: Block, printed: Sequence[str]) -> list[str]:
-    """Return what a page shows of its commands and what they printed, where these differ in more than wall times and sizes."""
+    """Return what a page shows of its commands and what they printed, where these differ in more than wall times and sizes.
+
+    Rows are compared whole: a value with a decimal point is no wall time.
+    """
     found = [masked(text) for text in (block.text, console(block, printed))]
-    return [] if found[0] == found[1] else found
+    if found[0] != found[1]:
+        return found
+    pairs = [
+        ("\n".join(command.output), text)
+        for command, text in zip(commands(block), printed, strict=True)
+        if command.words[1:2] == ("show",) and command.output
+    ]
+    return [text for pair in pairs for text in pair if pair[0].split() != pair[1].split()]
 
 
 def of_demo(told: str) -> dict[str, str]:
@@ -187,50 +201,69 @@ def _called(folder: str, *arguments: str) -> str:
     ).stdout
 
 
-def _policies(page: str = "docs/policies.md") -> None:
+def _pages(pages: Sequence[str]) -> None:
     import pytest
 
     from materializer.config import Config, SparkConfig
     from materializer.spark.runtime import session
     from tests.docs import stories
 
-    with tempfile.TemporaryDirectory(prefix="pages-") as folder, pytest.MonkeyPatch.context() as patch:
-        options = {"spark.master": "local[2]", "spark.sql.shuffle.partitions": "2", "spark.sql.warehouse.dir": folder}
+    tables = {"flights": stories.some_flights(), "trades": stories.trades()}
+    with tempfile.TemporaryDirectory(prefix="pages-") as top:
+        options = {"spark.master": "local[2]", "spark.sql.shuffle.partitions": "2", "spark.sql.warehouse.dir": top}
         spark = session.start(Config(spark=SparkConfig(options=options)))
-        patch.chdir(folder)
-        stories.sources("lake", {"flights": stories.some_flights(), "trades": stories.trades()})
-        printed = io.StringIO()
-
-        def read() -> str:
-            text = printed.getvalue()
-            printed.seek(0)
-            printed.truncate()
-            return text
-
-        with redirect_stdout(printed), redirect_stderr(io.StringIO()):
-            story = stories.Story(page, spark, patch, read)
-            story.is_compared = False
-            texts = {}
-            for block in blocks(page):
-                if block.language not in stories.LANGUAGES or stories.is_done_elsewhere(block):
-                    continue
-                story.do(block)
-                if block.language == "console":
-                    texts[block.name] = console(block, story.outputs)
+        for page in pages:
+            with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory(dir=top) as folder:
+                patch.chdir(folder)
+                stories.sources("lake", tables)
+                texts = followed(page, partial(stories.Story, page, spark, patch))
+            (ROOT / page).write_text(replaced(page, texts), encoding="utf-8")
         spark.stop()
-    (ROOT / page).write_text(replaced(page, texts), encoding="utf-8")
+
+
+def followed(page: str, begin: Callable[[Callable[[], str]], Story]) -> dict[str, str]:
+    """Do the blocks of a page in this folder; return the blocks of commands by name, with what the commands print.
+
+    Args:
+        page: The page.
+        begin: Makes its story, given what returns the text printed since the last call.
+    """
+    from tests.docs import stories
+
+    out, err = io.StringIO(), io.StringIO()
+
+    def read() -> str:
+        text = out.getvalue() or err.getvalue()
+        for stream in (out, err):
+            stream.seek(0)
+            stream.truncate()
+        return text
+
+    texts = {}
+    with redirect_stdout(out), redirect_stderr(err):
+        story = begin(read)
+        story.is_compared = False
+        for block in blocks(page):
+            if block.language not in stories.LANGUAGES or stories.is_done_elsewhere(block):
+                continue
+            story.do(block)
+            if block.language == "console":
+                texts[block.name] = console(block, story.outputs)
+    return texts
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run what pages show, and write it into them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--demo", action="store_true", help="the demo, for the tour and the README")
-    parser.add_argument("--policies", action="store_true", help="the commands of docs/policies.md")
+    parser.add_argument("--pages", nargs="*", metavar="PAGE", help="commands of these pages; all without a name")
     asked = parser.parse_args(argv)
-    if asked.demo or not asked.policies:
+    if asked.demo or asked.pages is None:
         _demo()
-    if asked.policies or not asked.demo:
-        _policies()
+    if asked.pages is not None or not asked.demo:
+        from tests.docs.stories import COMPARED
+
+        _pages(asked.pages or COMPARED)
     return 0
 
 

@@ -30,7 +30,7 @@ from materializer.core.quality import suite
 from materializer.demo import flights
 from tests import tables
 from tests.docs import output
-from tests.docs.blocks import Block, Command, blocks, commands
+from tests.docs.blocks import PAGES, Block, Command, blocks, commands
 from tests.paths import ROOT
 
 if TYPE_CHECKING:
@@ -39,6 +39,12 @@ if TYPE_CHECKING:
 SHOWN: Final[Mapping[str, str]] = {
     "README.md#4": "output of the demo",
     "CONTRIBUTING.md#2": "a diagram; the contract is lint-imports' own",
+    "docs/from-databricks.md#1": "Databricks' statement",
+    "docs/from-dbt.md#1": "a model of dbt",
+    "docs/from-dolphindb.md#1": "DolphinDB's script",
+    "docs/from-ibm-streams.md#1": "an application in SPL",
+    "docs/from-streaminsight.md#1": "a query in LINQ",
+    "docs/from-timescaledb.md#1": "TimescaleDB's statements",
     "docs/maintenance.md#1": "a diagram",
     "docs/observability.md#3": "a task of a DAG, to be copied",
     "docs/observability.md#5": "queries for Prometheus",
@@ -83,7 +89,9 @@ MEANWHILE: Final[Mapping[str, Sequence[tuple[str, int]]]] = {
     "docs/airflow.md#6": [("refresh --all", 0)],
 }
 """What else happens after a block: a command and the status that it ends with."""
-COMPARED: Final = ("docs/policies.md",)
+MIGRATIONS: Final = tuple(page for page in PAGES if page.startswith("docs/from-"))
+"""Pages for readers who come from another system; their blocks make the data that they need."""
+COMPARED: Final = ("docs/policies.md", *MIGRATIONS)
 """Pages whose commands print what stands there, made by ``python -m tests.docs.output``; the tour's is of another lake."""
 
 
@@ -95,6 +103,7 @@ def is_done_elsewhere(block: Block) -> bool:
 LONG: Final = ("docs/airflow.md", "docs/quality.md", "docs/tour.md")
 """Pages that take long, and of which the default run knows the most by tests of their own."""
 STATUSES: Final[Mapping[tuple[str, str], int]] = {
+    ("docs/from-timescaledb.md#8", "refresh readings_monthly --start 2024-02-10 --end 2024-02-20"): 64,
     ("docs/policies.md#5", "policy run --due --now 2013-12-31T09:16:00Z --strict-exit"): 3,
     ("docs/repair.md#1", "restore backups/2024-03-01"): 1,
 }

@@ -68,6 +68,16 @@ def test_a_block_shows_what_its_commands_print() -> None:
     assert text == output.console(block, ["", "a: 1,024 rows,\n   0.52 s\n", "", "3\n"])
 
 
+def test_rows_are_compared_as_they_are() -> None:
+    """
+    Among the rows that `show` prints, a number with a point is a value, not a wall time.
+    """
+    block = Block("page.md", 1, 1, "console", "$ materializer refresh a\n$ materializer show a\nday  mean\n  1   2.5\n")
+
+    assert [] == output.differences(block, ["done in 1.5 s\n", "day  mean\n  1   2.5\n"])
+    assert [] != output.differences(block, ["done in 1.5 s\n", "day  mean\n  1   2.6\n"])
+
+
 def test_examples_are_true() -> None:
     """
     Every example in the docstrings gives what it says.
