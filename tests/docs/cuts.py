@@ -75,7 +75,8 @@ def devops(folder: Path) -> None:
     top.mkdir(parents=True)
     for name, table in files.items():
         with pa.CompressedOutputStream(str(top / f"{name}.csv.zst"), "zstd") as stream:
-            csv.write_csv(table, stream, csv.WriteOptions(quoting_style="none"))
+            stream.write(f"{','.join(table.column_names)}\n".encode())
+            csv.write_csv(table, stream, csv.WriteOptions(include_header=False, quoting_style="none"))
 
 
 def differences(folder: Path) -> list[str]:

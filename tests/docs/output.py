@@ -55,7 +55,11 @@ DEMO: Final[Mapping[str, Sequence[Part]]] = {
     "docs/tour.md#8": [(r"  departures_daily +equal", r"  Equal means")],
 }
 """By block: which parts of ``docs/tour.txt`` it shows, in their order."""
+_WHAT: Final = [(r"\w+: ", r"  executor "), LEFT_OUT]
+"""What is dirty, of a plan: how it is computed depends on prices, which a lake learns from wall times."""
 PARTS: Final[Mapping[tuple[str, str], Sequence[Part]]] = {
+    ("docs/from-databricks.md#7", "plan"): _WHAT,
+    ("docs/from-dbt.md#7", "plan"): _WHAT,
     ("docs/policies.md#4", "status"): [LEFT_OUT, (r"  policies ", r"  last refresh "), LEFT_OUT],
     ("docs/tour.md#9", "refresh"): [(r"departures_daily", r"destinations_monthly")],
 }
