@@ -164,7 +164,9 @@ class TextOutput:
             first, *rest = error.message.split("\n")
             head = wrapped(first, f"{self._red('error:')} ", width=width)
             head += [line for text in rest for line in wrapped(text.strip(), "    ", width=width)]
-        hint = wrapped(error.hint or more_about(error.code), "  hint: ", width=width)
+        text, *commands = (error.hint or more_about(error.code)).split("\n")
+        hint = wrapped(text, "  hint: ", width=width)
+        hint += [f"    {line}" for line in commands]  # not wrapped: a line break inside a command would change it
         return [*head, *hint, *wrapped(f"{error.wrote} ({error.code})", "  ", width=width)]
 
     def _red(self, text: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -198,10 +200,10 @@ class Starter:
             parts = f', partition_strategy="hive", partition_by=deltalake.Schema.from_arrow(pa.schema([{listed}]))'
         imports = "import deltalake, pyarrow as pa" if columns else "import deltalake"
         feed = 'configuration={"delta.enableChangeDataFeed": "true"}'
-        command = f'{imports}; deltalake.convert_to_deltalake("{path}"{parts}, {feed})'
+        command = f"{imports}; deltalake.convert_to_deltalake({json.dumps(path, ensure_ascii=False)}{parts}, {feed})"
         return NotADeltaTableError(
             f"'{source}' is a folder of {len(files):,} Parquet file{'s'[: len(files) != 1]}, and no Delta table",
-            hint=f"make it one, in place and without copying a file: python -c '{command}'",
+            hint=f"make it one, in place and without copying a file:\npython -c {shlex.quote(command)}",
             path=path,
         )
 

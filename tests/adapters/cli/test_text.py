@@ -168,6 +168,21 @@ def test_a_definition_error_names_every_place():
     assert "\x1b" not in err.getvalue()
 
 
+def test_a_command_of_a_hint_is_one_line():
+    """
+    The sentence before it is wrapped; the command is not, because it is copied, and a line break inside it would change it.
+    """
+    command = f"python -c '{'x = 1; ' * 20}'"
+    err = io.StringIO()
+    TextOutput(io.StringIO(), err, width=60).fail(
+        StorageError("the disk is full", hint=f"{'make room ' * 9}by this:\n{command}")
+    )
+    lines = err.getvalue().splitlines()
+
+    assert f"    {command}" in lines
+    assert all(len(line) <= 60 for line in lines if "python" not in line)
+
+
 def test_an_error_says_what_was_written_before_it():
     """
     What is written is said in the error's own words.

@@ -172,7 +172,7 @@ def test_a_folder_of_parquet_gets_the_command_that_makes_it_a_table(tmp_path: Pa
     """
     The command of the hint is run as it stands, and then the same call works.
     """
-    folder = tmp_path / "lake" / "old rows"
+    folder = tmp_path / "lake" / "the shop's rows"
     table = of(ts="timestamp", sym="flags").table
     if is_partitioned:
         pq.write_to_dataset(table, folder, partition_cols=["sym"])
@@ -181,12 +181,12 @@ def test_a_folder_of_parquet_gets_the_command_that_makes_it_a_table(tmp_path: Pa
         pq.write_table(table, folder / "a.parquet")
     lake = Materializer(tmp_path / "lake")
     with pytest.raises(NotADeltaTableError) as caught:
-        lake.new("old rows")
-    command = caught.value.hint.partition(": ")[2]
+        lake.new("the shop's rows")
+    command = caught.value.hint.partition(":\n")[2]
 
     subprocess.run([sys.executable, *shlex.split(command)[1:]], check=True, cwd=tmp_path)
 
-    assert "ts" == lake.new("old rows").answers.time
+    assert "ts" == lake.new("the shop's rows").answers.time
     assert 400 == DeltaTable(str(folder)).to_pyarrow_table().num_rows
 
 
