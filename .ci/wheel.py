@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("materializer", "dbt/adapters/materializer")
 ROWS = """
 import sys
 from datetime import UTC, datetime, timedelta
@@ -83,13 +84,20 @@ def built(folder: Path) -> Path:
     [wheel] = folder.glob("delta_materializer-*.whl")
     with zipfile.ZipFile(wheel) as archive:
         inside = set(archive.namelist())
-    package = ROOT / "materializer"
-    wanted = {str(p.relative_to(ROOT)) for p in package.rglob("*") if p.is_file() and "__pycache__" not in p.parts}
+    files = [p for package in PACKAGES for p in (ROOT / package).rglob("*") if p.is_file()]
+    wanted = {str(p.relative_to(ROOT)) for p in files if "__pycache__" not in p.parts}
     if missing := sorted(wanted - inside):
         raise SystemExit(f"the wheel lacks {', '.join(missing)}")
-    if foreign := sorted(n for n in inside if not n.startswith(("materializer/", "delta_materializer-"))):
+    known = (*(f"{package}/" for package in PACKAGES), "delta_materializer-")
+    if foreign := sorted(n for n in inside if not n.startswith(known)):
         raise SystemExit(f"the wheel has {', '.join(foreign)}")
     return wheel
+
+
+def installing(programs: Path, wheel: Path, *, is_pinned: bool) -> list[str]:
+    """Return the command that installs a wheel, with the pinned releases or with the newest that fit."""
+    pip = [programs / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    return [str(word) for word in [*pip, *(["-c", ROOT / "constraints.txt"] if is_pinned else []), wheel]]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -103,17 +111,16 @@ def main(arguments: Sequence[str]) -> int:
     try:
         wheel = built(folder)
         print(f"built {wheel.name} in {time.monotonic() - began:.0f} s")
+        programs = folder / "venv" / "bin"
         said([asked.python, "-m", "venv", folder / "venv"], cwd=folder, env=outside())
-        pinned = [] if asked.newest else ["-c", ROOT / "constraints.txt"]
-        pip = [folder / "venv" / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        said([*pip, *pinned, wheel], cwd=folder, env=outside())
+        said(installing(programs, wheel, is_pinned=not asked.newest), cwd=folder, env=outside())
         print(f"installed after {time.monotonic() - began:.0f} s")
         work = folder / "work"
         (work / "lake").mkdir(parents=True)
         env = outside() | {"MATERIALIZER_LAKE": "lake"}
-        print(said([folder / "venv" / "bin" / "python", "-c", INSIDE], cwd=work, env=env).strip())
+        print(said([programs / "python", "-c", INSIDE], cwd=work, env=env).strip())
         for program, *rest in JOB:
-            said([folder / "venv" / "bin" / program, *rest], cwd=work, env=env)
+            said([programs / program, *rest], cwd=work, env=env)
         print(f"{len(JOB)} commands worked, {time.monotonic() - began:.0f} s in all")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
