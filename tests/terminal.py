@@ -10,6 +10,8 @@ import struct
 import subprocess
 import termios
 import time
+from collections.abc import Mapping
+from pathlib import Path
 
 from tests.paths import ROOT
 
@@ -18,20 +20,39 @@ PATIENCE = 30
 
 
 class Terminal:
-    """A process in a pseudo-terminal of 100 columns."""
+    """A process in a pseudo-terminal of 100 columns.
 
-    def __init__(self, *command: str, **variables: str) -> None:
+    Args:
+        command: Program and arguments.
+        folder: Its working directory; else that of this process.
+        base: Its environment; else that of this process, with the source tree as a place of modules.
+        patience: Seconds in which it shows what is waited for.
+        variables: What its environment has besides.
+    """
+
+    def __init__(
+        self,
+        *command: str,
+        folder: Path | None = None,
+        base: Mapping[str, str] | None = None,
+        patience: float = PATIENCE,
+        **variables: str,
+    ) -> None:
         self._own, other = pty.openpty()
         fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
-        env = os.environ | {"PYTHONPATH": str(ROOT), "TERM": "xterm", "NO_COLOR": "1"} | variables
-        self._process = subprocess.Popen(command, stdin=other, stdout=other, stderr=other, env=env, close_fds=True)
+        env = os.environ | {"PYTHONPATH": str(ROOT)} if base is None else dict(base)
+        env |= {"TERM": "xterm", "NO_COLOR": "1"} | variables
+        self._process = subprocess.Popen(
+            command, cwd=folder, stdin=other, stdout=other, stderr=other, env=env, close_fds=True
+        )
         os.close(other)
         self.shown = ""
+        self._patience = patience
         self._seen = 0
 
     def wait(self, text: str) -> str:
         """Return what was shown since the last answer, as soon as *text* is there."""
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + self._patience
         while text not in self.shown[self._seen :]:
             assert time.monotonic() < until, f"{text!r} was not shown:\n{self.shown}"
             self._read()

@@ -34,7 +34,7 @@ Part = str | tuple[str, str]
 """What is left out, or lines from one that is like the first expression until one that is like the second."""
 PLANS: Final = (r"  destinations_monthly plan ", r" +did ")
 DEMO: Final[Mapping[str, Sequence[Part]]] = {
-    "README.md#4": [PLANS],
+    "README.md#6": [PLANS],
     "docs/tour.md#2": [
         (r"1\. ", r"  A flight counts"),
         LEFT_OUT,

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SHOWN: Final[Mapping[str, str]] = {
-    "README.md#4": "output of the demo",
+    "README.md#6": "output of the demo",
     "CONTRIBUTING.md#2": "a diagram; the contract is lint-imports' own",
     "docs/from-databricks.md#1": "Databricks' statement",
     "docs/from-dbt.md#1": "a model of dbt",
@@ -150,7 +150,10 @@ def late_trades() -> list[pa.Table]:
     return [pa.table(columns)]
 
 
-ARRIVING: Final[Mapping[str, Callable[[], list[pa.Table]]]] = {"docs/policies.md#2": late_trades}
+ARRIVING: Final[Mapping[str, Callable[[], list[pa.Table]]]] = {
+    "README.md#3": late_trades,
+    "docs/policies.md#2": late_trades,
+}
 """What rows arrive after a block, in one commit each."""
 
 
@@ -378,6 +381,12 @@ def _changed_bars(story: Story) -> None:
     _write("sql/bars.sql", BARS.format(unit="hour"))
 
 
+def _own_table(_: Story) -> None:
+    """A table of the reader's own."""
+    written = Path(config.FILE_NAME).read_text(encoding="utf-8")
+    _write(config.FILE_NAME, f'{written}\nmy_table = "lake/trades"\n')
+
+
 def _modules(story: Story) -> None:
     """What the configuration names: the functions that ``docs/python.md`` shows."""
     written = [b.text.split("\n\nm = ")[0] for b in blocks("docs/python.md") if "\ndef " in f"\n{b.text}"]
@@ -413,6 +422,7 @@ def _demo(story: Story) -> None:
 
 
 _BEFORE: Final[Mapping[str, Callable[[Story], None]]] = {
+    "README.md": _own_table,
     "docs/airflow.md": _hourly_in_january,
     "docs/catalogs.md": _schema,
     "docs/changes.md": _changed_bars,

@@ -60,6 +60,32 @@ def test_a_number_is_that_of_the_code(name: str, told: str) -> None:
     assert told in " ".join((ROOT / "docs" / name).read_text(encoding="utf-8").split())
 
 
+def figures() -> list[tuple[str, list[str], str]]:
+    """Return the rows of the README's table: what happens, its figures, and the page that has them."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ") and " s" in line]
+    found, page = [], ""
+    for cells in rows:
+        page = next(iter(re.findall(r"\]\(([\w/]+\.md)#", cells[-1])), page)  # "the same" stands under its page
+        found.append((cells[0], re.findall(r"\d+\.\d+(?= s)|\d{1,3}(?:,\d{3})+", " ".join(cells[1:-1])), page))
+    return [row for row in found if row[1]]
+
+
+def test_figures_of_the_readme_are_measured() -> None:
+    """
+    Each stands on the page that its row links, which names the command that measured it.
+    """
+    pages = {page: (ROOT / page).read_text(encoding="utf-8") for _, _, page in figures()}
+
+    assert 6 == len(figures())
+    assert [] == [
+        (row, n)
+        for row, numbers, page in figures()
+        for n in numbers
+        if not re.search(rf"(?<![\d.,]){re.escape(n)}(?![\d,])", pages[page])
+    ]
+
+
 def test_expectations_compared_both_ways_are_counted() -> None:
     """
     docs/quality.md says how many the test of both ways has, of how many types, and how many of them are compiled.

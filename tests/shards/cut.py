@@ -13,6 +13,7 @@ OTHERS: Final = 15
 SECONDS: Final[Mapping[str, int]] = {
     "tests/demo/": 10,
     "tests/model/": MOST,
+    "tests/newcomer/": 180,
     "tests/adapters/great_expectations/": 8,
     "tests/system/processes/test_clock.py": 10,
     "tests/system/processes/test_full_disk.py": 6,
