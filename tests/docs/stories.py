@@ -353,7 +353,7 @@ _DO: Final[Mapping[str, Callable[[Story, Block], None]]] = {
     "console": Story.shell,
     "text": Story.text,
 }
-LANGUAGES: Final = (*_DO, "yaml")  # files of dbt, which another test reads
+LANGUAGES: Final = (*_DO, "yaml", "jinja")  # files of dbt, which another test reads
 """What a block may be written in; what Sphinx reads itself (``{toctree}``) besides."""
 
 

@@ -23,7 +23,7 @@ def files_of_the_page() -> dict[str, str]:
     found = {}
     for block in blocks("docs/dbt.md"):
         first, _, rest = block.text.partition("\n")
-        if block.language in {"yaml", "sql"} and first.startswith(("# ", "-- ")):
+        if block.language in {"yaml", "jinja"} and first.startswith(("# ", "-- ")):
             found[first[2:].strip().lstrip("- ")] = rest
     return found
 
