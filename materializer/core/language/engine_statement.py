@@ -33,6 +33,8 @@ _LABELS: Final = {
     "session_window": ("use_session_start_time", "START"),
 }
 """For each engine the parameter that chooses the label of a window, and the end of the window that is the default label."""
+_FIXED: Final = {"hopping_window": "END", "compressed_hopping_window": "START", "event_time_window": "END"}
+"""The end of a window that is its label, for engines that have no other."""
 
 
 @dataclass(slots=True)
@@ -111,7 +113,7 @@ def _place(
     text = item.expression.text
     head = words(item.expression.tokens[:1])
     if head in ("WINDOW", "SESSION_WINDOW") or (not draft.clauses.get("GROUP BY") and text == parts.time):
-        _label(draft, item, parts)
+        _label(draft, item, parts, problems)
     elif not item.name:
         problems.append(item.place.problem("definition.missing-alias", f"`{text}` has no name", "add AS name"))
     elif any(item.expression.normal == g.normal or item.name == g.text for g in grouped) or (
@@ -122,8 +124,12 @@ def _place(
         parts.measures[item.name] = text
 
 
-def _label(draft: EngineDraft, item: Item, parts: _Parts) -> None:
-    end = words(item.expression.tokens[-1:])
+def _label(draft: EngineDraft, item: Item, parts: _Parts, problems: list[Problem]) -> None:
+    end, fixed = words(item.expression.tokens[-1:]), _FIXED.get(draft.engine)
+    if fixed is not None and end in ("START", "END") and end != fixed:
+        message = f"`{item.expression.text}`: {draft.engine} labels a window by its {fixed.lower()}"
+        hint = f"select window.{fixed.lower()}; the output has window_start and window_end besides"
+        problems.append(item.place.problem("definition.engine-parameter", message, hint))
     parts.params.setdefault("label", item.name if item.name.lower() not in ("start", "end") else "time")
     option, default = _LABELS.get(draft.engine, ("", ""))
     if option and end in ("START", "END") and end != default:
