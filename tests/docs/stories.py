@@ -63,10 +63,11 @@ CRONTABS: Final = ("docs/maintenance.md#3", "docs/policies.md#6")
 ELSEWHERE: Final[Mapping[str, str]] = {
     "docs/maintenance.md#4": "tests/adapters/airflow/test_pages.py",
     "docs/airflow.md#8": "tests/adapters/airflow/test_pages.py",
+    "docs/report.md#1": "tests/adapters/page/test_browser.py",
     **{f"docs/pipelines.md#{n}": "tests/system/clusters/test_pipelines.py" for n in range(1, 6)},
     **{f"docs/dbt.md#{n}": "tests/adapters/dbt/test_runs.py" for n in range(2, 8)},
 }
-"""Blocks that need Airflow, dbt or a server of Spark, and the test that does them."""
+"""Blocks that need Airflow, dbt, a server or a terminal, and the test that does them."""
 NOT_HERE: Final[Mapping[str, str]] = {
     "python3": "makes an environment: tests.adapters.airflow.screenshots does",
     "pip": "fills an environment: tests.adapters.airflow.screenshots does",
