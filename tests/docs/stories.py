@@ -259,6 +259,7 @@ class Story:
                 if is_dataclass(read):
                     assert inner == {name: getattr(read, name) for name in inner}, (key, part)
                     continue
+                read = str(read) if isinstance(read, Path) else read
                 expected = {k: str(v) for k, v in inner.items()} if isinstance(inner, dict) else inner
                 if key in {"lake", "sources"}:
                     expected = str(Path.cwd() / inner)

@@ -30,20 +30,20 @@ RECENT: Final = 20
 """Refreshes of which the price of an aggregate is the median."""
 
 
-def lake_page(root: str, view: View, statuses: Sequence[Status], at: str) -> dict[str, Any]:
+def lake_page(root: str, view: View, statuses: Sequence[Status], at: float) -> dict[str, Any]:
     """Return what the first page shows.
 
     Args:
         root: The root of the lake.
         view: The journal.
         statuses: What ``status`` says of all aggregates.
-        at: When it was made, ISO text.
+        at: When it was made, milliseconds since 1970.
     """
     rows = sorted((_row(view, s) for s in statuses), key=lambda r: (RANKS.index(r["rank"]), r["name"].lower()))
     broken = [{"name": b.name or b.id, "problem": b.reason} for b in view.broken.values()]
     return {
         "root": root,
-        "at": moment(at),
+        "at": at,
         "journal": view.version,
         "aggregates": rows,
         "broken": sorted(broken, key=lambda b: b["name"].lower()),

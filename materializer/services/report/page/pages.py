@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any, NoReturn
 
+from materializer.core.time.instants import MILLISECOND
 from materializer.errors import NotLocalError
 from materializer.journal.state import AggregateState, Ended
 from materializer.lake.table import one_look
 from materializer.services.commit.lake import Lake
+from materializer.services.observe.clock import wall_clock
 from materializer.services.planning.options import RefreshOptions
 from materializer.services.refresh.preview import Previewer
 from materializer.services.report.page.aggregate import aggregate_page
@@ -63,8 +64,7 @@ class Pages:
                 yield status.name, self._aggregate(state, status, histories.get(state.id, []))
 
     def _first(self, statuses: list[Status]) -> dict[str, Any]:
-        at = datetime.now(UTC).isoformat(timespec="seconds")
-        return lake_page(self.of.root, self.of.journal.view(), statuses, at)
+        return lake_page(self.of.root, self.of.journal.view(), statuses, wall_clock() / MILLISECOND)
 
     def _aggregate(self, state: AggregateState, status: Status, history: list[dict[str, Any]]) -> dict[str, Any]:
         lake = replace(self.of, engine=_no_spark)
