@@ -209,6 +209,29 @@ def feed_rows(
     return first_rows.column_names, list(zip(*(c.to_pylist() for c in first_rows.columns), strict=True)), rows.num_rows
 
 
+def newest_of(
+    path: str, columns: Sequence[str], number: str, *, after: int, limit: int, reasons: Sequence[str] = ()
+) -> list[dict[str, Any]]:
+    """Return some columns of the newest rows of a table beside an output, oldest first; older files are not opened.
+
+    Args:
+        path: The table: a feed, or the failing rows.
+        columns: The columns, with *number*.
+        number: The column with the number of the refresh.
+        after: Only rows of later refreshes are read.
+        limit: Maximum number of rows.
+        reasons: Only rows with one of these reasons, of a feed; all without any.
+    """
+    opened = open_table(path)
+    with translated(path, "reading"):
+        wanted = pc.field(number) > after
+        wanted = wanted & pc.field(REASON).isin(list(reasons)) if reasons else wanted
+        rows = opened.to_pyarrow_dataset().to_table(columns=list(columns), filter=wanted)
+    newest = np.argsort(rows[number].to_numpy(), kind="stable")[-limit:]
+    found: list[dict[str, Any]] = rows.take(pa.array(newest, pa.int64())).to_pylist()
+    return found
+
+
 def _differing(old: pa.Table, new: pa.Table) -> tuple[list[int], list[int]]:
     """Return the positions of the surplus rows of *old* and of *new*: those without an equal partner on the other side."""
     ours, theirs = list(_forms(old)), list(_forms(new))

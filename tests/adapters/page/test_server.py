@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import http.client
 import json
+import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
@@ -125,3 +128,19 @@ def test_a_taken_port_is_refused(lake: Materializer) -> None:
         for port in (taken.getsockname()[1], 70_000):
             with pytest.raises(UsageError, match="cannot be used"):
                 lake.report_server(port)
+
+
+def test_the_command_serves_until_it_is_interrupted(lake: Materializer) -> None:
+    """
+    It prints the address first, and ends with 0 when a person presses Ctrl-C.
+    """
+    command = [sys.executable, "-m", "materializer", "report", "--serve", "--lake", str(lake.root)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        port = int(process.stdout.readline().strip().rstrip("/").rpartition(":")[2])
+        assert asked(port, "/version")[0] == 200
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+    finally:
+        process.kill()

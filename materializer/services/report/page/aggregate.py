@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, Final
@@ -16,7 +16,7 @@ from materializer.core.spec.spec import AggregateSpec, TimeType
 from materializer.core.time.spans import SpanSet
 from materializer.errors import MaterializerError
 from materializer.journal.state import AggregateState, Ended
-from materializer.lake.output_diff import feed_rows
+from materializer.lake.output_diff import newest_of
 from materializer.lake.rows import newest_rows
 from materializer.lake.table import DeltaFolder
 from materializer.services.aggregate import Aggregate
@@ -33,6 +33,8 @@ MOST_CHANGES: Final = 5_000
 """Newest rows of a change feed that a page marks."""
 MOST_FAILING: Final = 50
 """Newest failing rows that a page shows."""
+RECENT: Final = 200
+"""Refreshes of which changes and failing rows are read, the newest ones: what a page reads does not grow with history."""
 CORRECTED: Final = ("late", "correction", "delete")
 """Reasons of a change of a bucket that was published before."""
 
@@ -64,9 +66,9 @@ def aggregate_page(
         "facts": _facts(state, status, spec),
         "timeline": time_line(state, aggregate, status, coming),
         "refreshes": _refreshes(ended, status.time_type),
-        "measures": _measures(aggregate),
+        "measures": _measures(aggregate, state.last_n),
         "lateness": [[2 ** (step / STEPS), rows] for step, rows in sorted(state.lateness.rows.items())],
-        "quality": _quality(aggregate, status),
+        "quality": _quality(aggregate, status, state.last_n),
         "plan": plan,
     }
 
@@ -133,7 +135,7 @@ def _refreshes(ended: Iterable[Ended], kind: TimeType) -> dict[str, list[Any]]:
 # -- measures ------------------------------------------------------------------------------------------------------------
 
 
-def _measures(aggregate: Aggregate) -> dict[str, Any]:
+def _measures(aggregate: Aggregate, last: int) -> dict[str, Any]:
     """Return the measures of the newest published rows as lines over time, and the buckets that were corrected.
 
     Shape:
@@ -167,32 +169,30 @@ def _measures(aggregate: Aggregate) -> dict[str, Any]:
         ],
         "keys": len(lines),
         "note": "; ".join(notes),
-        **_corrected(aggregate, column.name, {", ".join(key) for key in most}),
+        **_corrected(aggregate, column.name, {", ".join(key) for key in most}, last),
     }
 
 
-def _corrected(aggregate: Aggregate, column: str, shown: set[str]) -> dict[str, Any]:
+def _corrected(aggregate: Aggregate, column: str, shown: set[str], last: int) -> dict[str, Any]:
     """Return the buckets of shown keys that a refresh changed after they were published, from the change feed if there is one."""
     path = aggregate.paths["changes"]
     if not DeltaFolder.at(path).exists():
         return {"feed": False, "corrected": []}
     marks: dict[tuple[Any, str], dict[str, Any]] = {}
+    by = [key.name for key in aggregate.definition.spec.keys]
+    wanted = (column, *by, "_reason", "_refresh")
     with suppress(MaterializerError):
-        columns, rows, _ = feed_rows(path, after=None, reason=None)
-        place = {name: i for i, name in enumerate(columns)}
-        by = [place[k.name] for k in aggregate.definition.spec.keys if k.name in place]
-        for row in rows[-MOST_CHANGES:]:
-            key, reason = ", ".join(text(row[i]) for i in by), row[place["_reason"]]
-            if reason in CORRECTED and key in shown:
-                at = time_of(row[place[column]])
-                marks[at, key] = {"at": at, "key": key, "reason": reason, "refresh": row[place["_refresh"]]}
+        for row in newest_of(path, wanted, "_refresh", after=last - RECENT, limit=MOST_CHANGES, reasons=CORRECTED):
+            at, key = time_of(row[column]), ", ".join(text(row[name]) for name in by)
+            if key in shown:
+                marks[at, key] = {"at": at, "key": key, "reason": row["_reason"], "refresh": row["_refresh"]}
     return {"feed": True, "corrected": list(marks.values())}
 
 
 # -- quality -------------------------------------------------------------------------------------------------------------
 
 
-def _quality(aggregate: Aggregate, status: Status) -> dict[str, Any]:
+def _quality(aggregate: Aggregate, status: Status, last_n: int) -> dict[str, Any]:
     """Return the suites of the definition with their last answers, failing rows, and what canaries bound."""
     kind, last = status.time_type, status.last
     verdict: Mapping[str, Any] = {} if last is None else last.verdict
@@ -208,7 +208,7 @@ def _quality(aggregate: Aggregate, status: Status) -> dict[str, Any]:
         "canaries": None
         if canaries is None
         else asdict(canaries) | {"differed": spans(canaries.differed, kind), "at_most": canaries.at_most},
-        "failing": _failing(aggregate),
+        "failing": _failing(aggregate, last_n),
     }
 
 
@@ -222,15 +222,14 @@ def _answers(of: str, suite: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _failing(aggregate: Aggregate) -> list[dict[str, Any]]:
+def _failing(aggregate: Aggregate, last: int) -> list[dict[str, Any]]:
     """Return the newest failing rows that gates wrote beside the output."""
     path = aggregate.paths["failing"]
     if not DeltaFolder.at(path).exists():
         return []
+    columns = ("refresh", "suite", "expectation", "severity", "row")
     with suppress(MaterializerError):
-        table = DeltaFolder.at(path).opened().to_pyarrow_table()
-        rows: Sequence[dict[str, Any]] = table.sort_by([("refresh", "descending")]).slice(0, MOST_FAILING).to_pylist()
-        return list(rows)
+        return newest_of(path, columns, "refresh", after=last - RECENT, limit=MOST_FAILING)[::-1]
     return []
 
 
