@@ -92,6 +92,7 @@ class PageServer(ThreadingHTTPServer):
             else:
                 page = self.pages.aggregate(name.removeprefix("data/").removesuffix(".js"))
                 content = data_script(page["name"], page)
+            self._made = {key: old for key, old in self._made.items() if old[0] == version}
             self._made[name] = version, now, content
             return content
 

@@ -29,6 +29,14 @@ def test_a_report_is_complete_and_has_no_other_file(report: Path) -> None:
     assert found == {"index.html", *ASSETS, *(f"data/{name}.js" for name in NAMES)}
 
 
+def test_a_report_starts_no_spark(lake: Materializer, report: Path) -> None:
+    """
+    Also where a plan is shown.
+    """
+    assert report.exists()
+    assert not lake.has_started_spark
+
+
 def test_a_report_asks_no_network(report: Path) -> None:
     """
     Nothing of ours names another host.
