@@ -1,4 +1,4 @@
-"""A lake with everything that a report shows, made without a JVM."""
+"""A lake with everything that a report shows; its gate lets Spark find the rows that fail."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
     python -m tests.adapters.page.screenshots [--only lake]
 
-The lake is made without a JVM, of trades of the last twenty days with late, corrected and refused rows; the pictures lie in
+The lake is made of trades of the last twenty days with late, corrected and refused rows; the pictures lie in
 ``docs/report/``.
 """
 

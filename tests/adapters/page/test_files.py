@@ -29,12 +29,15 @@ def test_a_report_is_complete_and_has_no_other_file(report: Path) -> None:
     assert found == {"index.html", *ASSETS, *(f"data/{name}.js" for name in NAMES)}
 
 
-def test_a_report_starts_no_spark(lake: Materializer, report: Path) -> None:
+def test_a_report_starts_no_spark(lake: Materializer, tmp_path: Path) -> None:
     """
     Also where a plan is shown.
     """
-    assert report.exists()
-    assert not lake.has_started_spark
+    opened = Materializer(lake.root, config=lake.config)
+    opened.report(tmp_path / "site")
+
+    assert opened.report_data("hourly")["plan"]["steps"]
+    assert not opened.has_started_spark
 
 
 def test_a_report_asks_no_network(report: Path) -> None:
