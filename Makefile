@@ -13,9 +13,7 @@ AZURE := .servers/node_modules/.bin/azurite-blob
 QUICK := not spark and not slow and not long and not airflow and not quality and not browser
 
 .DEFAULT_GOAL := help
-.PHONY: help setup hooks demo test check lint types contracts quick slow long mutations docs format browser servers stores clean
-.PHONY: help setup hooks demo test check lint types contracts quick slow long mutations docs format servers stores dbt-env clean
-.PHONY: help setup hooks demo test check lint types contracts quick slow long mutations docs sites format browser servers stores clean
+.PHONY: help setup hooks demo test check lint types contracts quick slow long mutations docs format browser servers stores clean dbt-env sites
 
 help: ## Show what there is
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import random
 import re
 import time
 from collections.abc import Iterator, Mapping
@@ -70,7 +72,7 @@ def roomy(folder: Path) -> Path:
 
 @contextmanager
 def still() -> Iterator[None]:
-    """Let time stand still: what is told of it is the same in each run, and as wide."""
+    """Let time stand still, and draw the same ids in each run: files that hold ids are compressed, and as large as before."""
     begin = Counters.__init__
 
     def begun(counters: Counters, *given: Any, **named: Any) -> None:
@@ -81,6 +83,7 @@ def still() -> Iterator[None]:
         patch.object(time, "time", lambda: float(NOW)),
         patch.object(time, "time_ns", lambda: NOW * 1_000_000_000),
         patch.object(time, "perf_counter", lambda: 0.0),
+        patch.object(os, "urandom", random.Random(0).randbytes),  # of which ids are made
     ):
         yield
 
