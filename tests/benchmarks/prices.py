@@ -4,12 +4,12 @@
 
 A cell is a change (a share of the rows, in one bucket or spread over all; inserted, updated or deleted), over aggregates (sums, or
 selected values), keys (none, 100 or 5,000), with or without a finer aggregate beside it, and an executor. A chain is a cell whose
-finer aggregate is measured like the coarser one, which may be computed from it. In each cell the refresh
-is done by equal aggregates: one as the price decides, the others by one strategy each, if it is allowed; all have to give the same rows.
+finer aggregate is measured like the coarser one, which may be computed from it. In each cell the refresh is done in copies of one
+lake: in one as the price decides, in the others by one strategy each, if it is allowed; all have to give the same rows.
 Cells are done in an order drawn by chance, and those on record (``docs/benchmarks/prices.jsonl``) are not done again. ``--show``
 prints what is on record: how often the choice took at most 1.1 times the best, and its regret (seconds of the choice over those of
-the best). ``--choose`` lets the price of this state choose again in the cells on record, whose strategies
-are not measured again, except roll-ups, which depend on how the finer aggregate lies. ``--fit`` prints the rates that fit the record best, ``--page`` writes ``docs/prices.md`` and its pictures.
+the best). ``--choose`` lets the price of this state choose again in the cells on record, whose strategies are not measured again.
+``--fit`` prints the rates that fit the record best, ``--page`` writes ``docs/prices.md`` and its pictures.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ is that of the whole chain against the best pair of strategies."""
 PAGE_HEAD: Final = """# Prices and choices
 
 Made by `python -m tests.benchmarks.prices --page` from `docs/benchmarks/prices.jsonl`. Each cell is a change of a source of 1,000,000 rows, and
-equal aggregates that are refreshed after it: one by the strategy that [the price](how-a-refresh-works.md#the-price) chooses, the others by one
-strategy each. *Regret* is the seconds of the choice over those of the best strategy; the least of some rounds counts.
-The strategies were measured once, and `--choose` lets the present rates choose in the cells on record.
+an aggregate that is refreshed after it in copies of one lake: in one by the strategy that [the price](how-a-refresh-works.md#the-price) chooses,
+in the others by one strategy each, round after round. *Regret* is the seconds of the choice over those of the best strategy; the least of some
+rounds counts. The strategies were measured once, and `--choose` lets the present rates choose in the cells on record.
 """
 
 
@@ -99,20 +99,17 @@ def readings(count: int, keys: int, seed: int, hours: tuple[int, int] = (0, HOUR
 
 
 class Base:
-    """A lake with as many equal aggregates as there are runs in a cell, and its source.
+    """A lake with one aggregate, or with a finer one beside it, and its source; what is measured is refreshed in copies of it.
 
     Args:
         folder: Where it lies.
-        executor: What refreshes them.
+        executor: What refreshes it.
         measures: The measures of its aggregates.
         keys: How many keys there are; 0 for none.
-        depth: 2 with a finer aggregate beside, ``CHAIN`` with as many as there are coarser ones.
-        chooses: Whether only the choice is measured.
+        depth: 2 with a finer aggregate beside, ``CHAIN`` with one that is measured, too.
     """
 
-    def __init__(
-        self, folder: Path, executor: str, measures: str, keys: int, depth: int, *, chooses: bool = False
-    ) -> None:
+    def __init__(self, folder: Path, executor: str, measures: str, keys: int, depth: int) -> None:
         self.folder, self.keys, self.executor = folder, keys, executor
         self.source = str(folder / "readings")
         DeltaTable.create(self.source, readings(1, 1, 0).schema, configuration={"delta.enableChangeDataFeed": "true"})
@@ -124,24 +121,21 @@ class Base:
             config = replace(config, driver_lane_rows=10**9)
         self.config = config
         self.lake = Materializer(folder / "lake", config=config)
-        self.runs: list[tuple[str, str, str]] = []
-        for stage in ["fine", "coarse"] if depth == CHAIN else ["coarse"]:
-            rolls = depth > 1 and stage == "coarse"
-            forced = (
-                ["roll-up"]
-                if chooses and depth == 2
-                else [s for s in FORCED if not chooses and (s != "roll-up" or rolls)]
-            )
-            rounds = [(s, i) for i in range(ROUNDS[executor]) for s in forced if i < SCANS or s != "scan"]
-            each = [("", ""), *((f"{s}_{i}".replace("-", "_"), s) for s, i in rounds)]
-            self.runs += [(f"{stage}_{name or 'chosen'}", strategy, stage) for name, strategy in each]
-        self.finer = "fine" if depth == 2 else ""
-        widths = [*([(self.finer, "1 hour")] if self.finer else []), *((name, WIDTHS[s]) for name, _, s in self.runs)]
+        self.stages = ["coarse"] if depth == 1 else ["fine", "coarse"]
+        self.measured = self.stages if depth == CHAIN else ["coarse"]
         by = "k, " if keys else ""
-        for name, width in widths:
-            select = f"SELECT time_bucket('{width}', ts) AS at, {by}{MEASURES[measures]} FROM readings GROUP BY ALL"
+        for name in self.stages:
+            select = (
+                f"SELECT time_bucket('{WIDTHS[name]}', ts) AS at, {by}{MEASURES[measures]} FROM readings GROUP BY ALL"
+            )
             self.lake.apply(f"CREATE MATERIALIZED VIEW {name} AS {select}")
             self.lake.refresh(name, executor="local", strategy="recompute")
+
+    def strategies(self, stage: str) -> list[str]:
+        """Return what is done to one aggregate, round by round: "" for what the price chooses, which comes first."""
+        forced = [s for s in FORCED if s != "roll-up" or stage != self.stages[0]]
+        rounds = range(ROUNDS[self.executor])
+        return ["", *(s for i in rounds for s in forced if i < SCANS or s != "scan")]
 
 
 def change(base: Base, cell: Mapping[str, Any], seed: int) -> None:
@@ -162,42 +156,33 @@ def change(base: Base, cell: Mapping[str, Any], seed: int) -> None:
         table.delete(where)
 
 
-def rows_of(base: Base, name: str) -> pa.Table:
+def rows_of(base: Base, lake: Path, name: str) -> pa.Table:
     """Return the rows of an aggregate, in order."""
-    table = DeltaTable(str(base.folder / "lake" / name / "output")).to_pyarrow_table()
+    table = DeltaTable(str(lake / name / "output")).to_pyarrow_table()
     return table.sort_by([(column, "ascending") for column in table.column_names[: 2 if base.keys else 1]])
 
 
 def changed(base: Base, cell: Mapping[str, Any]) -> None:
-    """Change the source as a cell says, and refresh the finer aggregate, which comes first in a chain."""
+    """Change the source as a cell says."""
     change(base, cell, crc32(json.dumps(key_of(cell)).encode()))
-    if base.finer:
-        base.lake.refresh(base.finer)
 
 
-def runs_of(base: Base) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
-    """Refresh each aggregate of a lake, and yield its name, strategy, stage and run.
-
-    What rolls up a finer aggregate is measured in a copy of the lake, in which no other coarse aggregate is clean yet: it would
-    take the partials of that, which the choice had not.
-    """
-    before = base.folder / "before"
-    rolls = base.finer and any(strategy == "roll-up" for _, strategy, _ in base.runs)
-    if rolls:
-        shutil.copytree(base.folder / "lake", before)
-    for name, strategy, stage in base.runs:
-        run: dict[str, Any] | None = None
-        if base.finer and strategy == "roll-up":
-            with tempfile.TemporaryDirectory(dir=base.folder) as folder:
-                shutil.copytree(before, Path(folder) / "lake")
-                run = run_of(Materializer(Path(folder) / "lake", config=base.config), base.executor, name, strategy)
-            base.lake.refresh(name)
-        else:
-            run = run_of(base.lake, base.executor, name, strategy)
-        if run is not None:
-            yield name, strategy, stage, run
-    if rolls:
-        shutil.rmtree(before)
+def runs_of(base: Base, stage: str) -> Iterator[dict[str, Any]]:
+    """Refresh one aggregate by each strategy, each time in a new copy of the lake, and yield the runs."""
+    wanted: pa.Table | None = None
+    for count, strategy in enumerate(base.strategies(stage)):
+        with tempfile.TemporaryDirectory(dir=base.folder) as folder:
+            copy = Path(folder) / "lake"
+            shutil.copytree(base.folder / "lake", copy)
+            run = run_of(Materializer(copy, config=base.config), base.executor, stage, strategy)
+            if run is None:
+                continue
+            is_equal = True
+            if count <= len(FORCED):  # what the first round of a strategy wrote is compared
+                rows = rows_of(base, copy, stage)
+                wanted = rows if wanted is None else wanted
+                is_equal = rows.equals(wanted)
+            yield {**run, "stage": stage, "is_equal": is_equal}
 
 
 def run_of(lake: Materializer, executor: Any, name: str, strategy: Any) -> dict[str, Any] | None:
@@ -207,7 +192,6 @@ def run_of(lake: Materializer, executor: Any, name: str, strategy: Any) -> dict[
     try:
         done = lake.refresh(name, executor=executor, strategy=strategy or None).runs
     except NotLocalError:  # it needs more memory than the process may take
-        lake.refresh(name)
         return None
     seconds = time.perf_counter() - begun
     if not done:
@@ -229,13 +213,10 @@ def measured(base: Base, cell: Mapping[str, Any]) -> dict[str, Any]:
     """Return a cell with the seconds of each strategy; that of the price comes first."""
     changed(base, cell)
     runs: list[dict[str, Any]] = []
-    wanted: dict[str, pa.Table] = {}
-    for name, _, stage, run in runs_of(base):
-        is_equal = True
-        if not name.endswith(tuple("123456789")):  # what the first round of a strategy wrote is compared
-            rows = rows_of(base, name)
-            is_equal = rows.equals(wanted.setdefault(stage, rows))
-        runs.append({**run, "stage": stage, "is_equal": is_equal})
+    for stage in base.stages:
+        if stage in base.measured:
+            runs += runs_of(base, stage)
+        base.lake.refresh(stage)
     return {**cell, "rates": rates(cell["executor"]), "runs": runs}
 
 
@@ -252,11 +233,14 @@ def choose(folder: Path, executors: list[str]) -> None:
     for cell in sorted(old, key=lambda c: (c["executor"], c["depth"], c["measures"], c["keys"])):
         of = (cell["executor"], cell["measures"], cell["keys"], cell["depth"])
         if of not in bases:
-            bases = {of: Base(folder / str(abs(hash(of))), *of, chooses=True)}
-        changed(bases[of], cell)
-        made = [{**run, "stage": stage, "is_equal": True} for _, _, stage, run in runs_of(bases[of])]
-        again = {run["asked"] for run in made}
-        cell["runs"] = [*made, *(run for run in cell["runs"] if run["asked"] not in again)]
+            bases = {of: Base(folder / str(abs(hash(of))), *of)}
+        base = bases[of]
+        changed(base, cell)
+        made: list[dict[str, Any]] = []
+        for stage in base.stages:
+            run = run_of(base.lake, base.executor, stage, "")
+            made += [{**run, "stage": stage, "is_equal": True}] if run and stage in base.measured else []
+        cell["runs"] = [*made, *(run for run in cell["runs"] if run["asked"])]
         cell["rates"] = rates(cell["executor"])
     RECORD.write_text("".join(f"{json.dumps(cell)}\n" for cell in on_record))
 
@@ -277,10 +261,13 @@ def name_of(run: Mapping[str, Any]) -> str:
 
 
 def seconds_of(cell: Mapping[str, Any], stage: str) -> dict[str, float]:
-    """Return the least seconds of each strategy that was used in a cell for one aggregate."""
+    """Return the least seconds of each strategy that was used in a cell for one aggregate.
+
+    The choice, which may have been made on another day, counts only if it was not measured beside the others.
+    """
     best: dict[str, float] = {}
-    for run in cell["runs"]:
-        if run["stage"] == stage:
+    for run in sorted((r for r in cell["runs"] if r["stage"] == stage), key=lambda r: not r["asked"]):
+        if run["asked"] or name_of(run) not in best:
             best[name_of(run)] = min(best.get(name_of(run), 1e9), run["seconds"])
     return best
 

@@ -69,15 +69,15 @@ class Rates:
 RATES: Final[Mapping[str, Rates]] = {
     ExecutorKind.LOCAL: Rates(
         floor=0.05,
-        aggregated=8e-8,
-        opened=5e-9,
-        byte=2.1e-9,
-        file=5e-4,
+        aggregated=1e-7,
+        opened=8e-9,
+        byte=2e-9,
+        file=3.5e-4,
         written=1.1e-6,
         step=0.01,
-        begin={BY_KEY: 0.014, "retract": 0.021, "roll-up": 0.01},
-        weight={BY_KEY: 8.0, "merge": 4.0, "retract": 4.0},
-        sifted={BY_KEY: 8.0},
+        begin={BY_KEY: 0.04, "merge": 0.004, "retract": 0.025},
+        weight={BY_KEY: 9.0, "merge": 2.8, "retract": 3.4, "roll-up": 3.6},
+        sifted={BY_KEY: 4.6, "retract": 6.3, "roll-up": 0.7},
     ),
     ExecutorKind.SPARK: Rates(
         floor=0.3,
