@@ -1,5 +1,5 @@
 """The version that `dbt --version` and `dbt debug` show."""
 
-from importlib.metadata import version as installed
+from materializer.installed import __version__ as version
 
-version = installed("materializer")
+__all__ = ["version"]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import runpy
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+import materializer
 from materializer.adapters.dbt.model import Model
 from materializer.core.language.parse import parse_definitions
 from materializer.errors import UsageError
+from tests.paths import ROOT
 
 SELECT = "SELECT time_bucket('1 hour', ts) AS at, sum(v) AS v FROM raw GROUP BY 1"
 
@@ -46,3 +50,10 @@ def test_the_name_of_the_output_is_the_model_s() -> None:
         Model("bars", "gold.bars", SELECT, properties={"Output.Table": "x.y"}).definition  # noqa: B018
     with pytest.raises(UsageError, match="on_configuration_change 'rebuild'"):
         Model("bars", "gold.bars", SELECT, on_change="rebuild").definition  # noqa: B018
+
+
+def test_the_version_of_the_adapter_is_ours() -> None:
+    """What dbt reads first when it loads the adapter needs no dbt, and does not depend on the name of the distribution."""
+    found = runpy.run_path(str(ROOT / "dbt" / "adapters" / "materializer" / "__version__.py"))
+
+    assert materializer.__version__ == found["version"]
