@@ -24,6 +24,8 @@ from tests.system.twins import TwinLake
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from materializer.services.commit.lake import OutputHandler
+
 DAY: Final = datetime(2024, 3, 1, tzinfo=UTC)
 SCHEMA: Final = pa.schema(
     [("ts", pa.timestamp("us", "UTC")), ("sym", pa.string()), ("price", pa.int64()), ("note", pa.string())]
@@ -174,11 +176,15 @@ class Site:
         """Return the same lake with the run's session, which tells its steps."""
         return self._lake(on_checkpoint)
 
-    def _lake(self, on_checkpoint: Callable[[str], None] = lambda _: None) -> Materializer:
+    def opened_for(self, **handlers: OutputHandler) -> Materializer:
+        """Return the same lake with the run's session and output handlers."""
+        return self._lake(output_handlers=handlers)
+
+    def _lake(self, on_checkpoint: Callable[[str], None] = lambda _: None, **options: Any) -> Materializer:
         root = self.root / "lake"
         if self.is_compared:
-            return TwinLake(root, self.spark, self.config, self.local_runs, on_checkpoint)
-        return Materializer(root, spark=self.spark, config=self.config, on_checkpoint=on_checkpoint)
+            return TwinLake(root, self.spark, self.config, self.local_runs, on_checkpoint, **options)
+        return Materializer(root, spark=self.spark, config=self.config, on_checkpoint=on_checkpoint, **options)
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """Return what plain Spark says, sorted; instants are naive and UTC."""

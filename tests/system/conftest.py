@@ -9,32 +9,14 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from tests.system.builders import Site
+from tests.system.repeats import EXCLUDED, QUICK
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from materializer.config import ExecutorChoice
 
-FILES: Final = frozenset(
-    f"test_{name}.py"
-    for name in (
-        "change_feed",
-        "engine_freezing",
-        "gate",
-        "guard",
-        "maintain",
-        "repair",
-        "retention",
-        "sources",
-        "strategies",
-    )
-)
-"""Files whose tests are repeated with the second executor."""
-QUICK: Final = (
-    "::test_inserts_of_several_commits_are_merged_once",
-    "::test_updates_are_recomputed_beside_merged_inserts",
-)
-"""The repeats that each run has; the others are in the shards."""
+HERE: Final = Path(__file__).parent
 
 
 @pytest.fixture
@@ -61,13 +43,31 @@ def site(tmp_path: Path, spark: SparkSession, site_executor: ExecutorChoice, req
 
 @pytest.hookimpl(trylast=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Repeat each test of a lake with `auto`, where a twin of Spark is compared with what the process computed."""
+    """Repeat each test of a lake with `auto`, where a twin of Spark is compared with what the process computed.
+
+    A test that is not repeated has a reason: its file's in :data:`EXCLUDED`, or its own, which the mark `of_spark` gives.
+    """
     test = metafunc.definition
-    is_repeated = test.path.name in FILES and test.get_closest_marker("of_spark") is None
-    if "site_executor" in metafunc.fixturenames and is_repeated:
-        marks = () if test.nodeid.endswith(QUICK) else pytest.mark.slow
-        by_spark = pytest.param("spark", id=pytest.HIDDEN_PARAM)
-        metafunc.parametrize("site_executor", [by_spark, pytest.param("auto", marks=marks)], indirect=True)
+    if "site" not in metafunc.fixturenames or _why_not_repeated(test):
+        return
+    if "site_executor" not in metafunc.fixturenames:
+        pytest.fail(
+            f"{test.nodeid}: a lake of its own is not repeated; tests/system/repeats.py has to say why", pytrace=False
+        )
+    marks = () if test.nodeid.endswith(QUICK) else pytest.mark.slow
+    by_spark = pytest.param("spark", id=pytest.HIDDEN_PARAM)
+    metafunc.parametrize("site_executor", [by_spark, pytest.param("auto", marks=marks)], indirect=True)
+
+
+def _why_not_repeated(test: pytest.FunctionDefinition) -> str:
+    """Return the reason why a test is not repeated; "" if it is."""
+    mark = test.get_closest_marker("of_spark")
+    if mark is None:
+        return EXCLUDED.get(test.path.relative_to(HERE).as_posix(), "")
+    match mark.args:
+        case (str(reason),) if reason:
+            return reason
+    pytest.fail(f"{test.nodeid}: the mark `of_spark` has no reason", pytrace=False)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -79,13 +79,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Count a repeat as skipped where Spark computed everything after all."""
+    """Count a repeat as skipped where nothing was compared: Spark computed everything after all, or each call failed."""
     report = yield
     if report.when == "call" and report.passed and _parameters(item).get("site_executor") == "auto":
         site: Site = item.funcargs["site"]  # type: ignore[attr-defined]
         if not site.local_runs:
             report.outcome = "skipped"
-            report.longrepr = (str(item.path), item.location[1] or 0, "Skipped: Spark computed all of it")
+            report.longrepr = (
+                str(item.path),
+                item.location[1] or 0,
+                "Skipped: the process computed nothing that could be compared",
+            )
     return report
 
 

@@ -298,7 +298,7 @@ def test_a_handler_is_not_given_what_is_not_kept(site) -> None:
     given: list[int] = []
     site.table().trade(*TRADES)
     handlers = {"keep": lambda rows, _version: given.extend(r["sums"] for r in rows.collect())}
-    lake = Materializer(site.lake.root, spark=site.spark, config=site.config, output_handlers=handlers)
+    lake = site.opened_for(**handlers)
     properties = {"output.retention": "2 hours"}
     lake.define("sums", "trades", **SUMS, output_handler="keep", properties=properties)
     lake.refresh("sums")

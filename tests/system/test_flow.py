@@ -45,7 +45,7 @@ def rooms() -> Iterator[Counter[str]]:
         found.update(str(room) for room in inside if room.parts)  # the settings lie beside the rooms
 
 
-@pytest.mark.of_spark
+@pytest.mark.of_spark("counts what one refresh passes, and a twin would pass it again")
 @pytest.mark.parametrize("strategy", ["recompute", "merge"])
 def test_one_late_row_passes_few_rooms_and_is_compiled_once(
     site: Any, monkeypatch: pytest.MonkeyPatch, strategy: str

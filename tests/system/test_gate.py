@@ -60,7 +60,7 @@ OF_EACH_KIND = [
 ]
 
 
-@pytest.mark.of_spark
+@pytest.mark.of_spark("counts the jobs of Spark")
 def test_a_gate_asks_on_the_way_and_answers_as_a_job_of_its_own(site):
     """
     Where rows are fetched a gate that is met takes no Spark job; its verdict, met or not, is the one of a check, which asks

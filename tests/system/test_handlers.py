@@ -8,7 +8,6 @@ from deltalake import DeltaTable
 from materializer.api import Materializer
 from materializer.config import Config
 from materializer.errors import OutputHandlerError, UsageError
-from tests.system.builders import Site
 
 TRADES = [("00:10", "A", 1), ("00:50", "B", 2), ("01:10", "A", 3)]
 ENGINE = {
@@ -42,17 +41,13 @@ def kept() -> Kept:
     return Kept()
 
 
-def opened(site: Site, **handlers) -> Materializer:
-    return Materializer(site.root / "lake", spark=site.spark, config=site.config, output_handlers=handlers)
-
-
 @pytest.mark.parametrize("site", [200_000, 0], ids=["driver", "spark"], indirect=True)
 def test_a_handler_is_given_what_is_new_or_changed(site, kept):
     """
     First everything, then only the bucket that changed; nothing when nothing did.
     """
     site.table().trade(*TRADES)
-    lake = opened(site, keep=kept)
+    lake = site.opened_for(keep=kept)
     lake.define(
         "hourly",
         "trades",
@@ -76,7 +71,7 @@ def test_a_handler_that_failed_is_given_the_rows_again(site, kept):
     The refresh is done all the same; the next one, which finds nothing to do, brings the rows.
     """
     site.table().trade(*TRADES)
-    lake = opened(site, keep=kept)
+    lake = site.opened_for(keep=kept)
     lake.define("bars", "trades", **ENGINE)
     kept.fails = True
 
@@ -86,7 +81,7 @@ def test_a_handler_that_failed_is_given_the_rows_again(site, kept):
     assert "what was refreshed so far is published" == failed.value.wrote
     assert 1 == len(site.published("bars"))
     kept.fails = False
-    assert "up-to-date" == opened(site, keep=kept).refresh("bars").outcome
+    assert "up-to-date" == site.opened_for(keep=kept).refresh("bars").outcome
     assert [[("A", 1)]] == [rows for _, rows in kept.calls]
 
 
@@ -95,7 +90,7 @@ def test_a_handler_may_take_columns(site, kept):
     As in the original: a tuple of columns, in the order of the output.
     """
     site.table().trade(*TRADES)
-    lake = opened(site, keep=kept)
+    lake = site.opened_for(keep=kept)
     lake.define("bars", "trades", **ENGINE, msg_as_table=False)
     lake.refresh("bars")
 

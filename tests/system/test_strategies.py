@@ -320,11 +320,15 @@ def test_work_without_java_is_refused_and_not_lost(busy):
     busy.expect_true()
 
 
-@pytest.mark.of_spark
-def test_products_that_cancel_each_other_are_equal_up_to_rounding(site):
+@pytest.mark.parametrize(
+    "executor", [pytest.param("spark", id=pytest.HIDDEN_PARAM), pytest.param("auto", marks=pytest.mark.slow)]
+)
+def test_products_that_cancel_each_other_are_equal_up_to_rounding(tmp_path, spark, executor):
     """
-    Cubes and products of large values of both signs: the tolerance follows the terms, not the values.
+    Cubes and products of large values of both signs: the tolerance follows the terms, not the values. A twin's values alone
+    do not tell the terms, so each executor's are verified.
     """
+    site = Site(tmp_path, spark, executor=executor)
     schema = pa.schema([("ts", pa.timestamp("us", "UTC")), ("x", pa.float64()), ("y", pa.float64())])
     table = site.table("points", schema)
     rng = random.Random(3)
@@ -338,12 +342,13 @@ def test_products_that_cancel_each_other_are_equal_up_to_rounding(site):
             site.lake.define("sums", "points", time="ts", width="1 hour", measures=measures)
         site.lake.refresh("sums")
 
+    assert {"local" if executor == "auto" else ""} == {e.report.executor for e in site.lake.history("sums")}
     assert "merge" in site.lake.history("sums")[0].report.strategy
     report = site.lake.verify("sums")
     assert report.is_equal, report.examples
 
 
-@pytest.mark.of_spark
+@pytest.mark.of_spark("a twin opens logs, too, and they would be counted")
 def test_a_warm_refresh_opens_no_log_again(busy: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """
     However long the logs of source, partials and output are: what is open is brought up to date.
@@ -379,7 +384,7 @@ def test_a_refresh_counts_the_files_that_it_replaces(site):
     assert [0, 2] == [r.runs[0].report.files_rewritten for r in (first, site.lake.refresh("hourly"))]
 
 
-@pytest.mark.of_spark
+@pytest.mark.of_spark("asks how Spark makes its projections")
 @pytest.mark.parametrize(
     ("measures", "more", "is_interpreted"),
     [

@@ -1,0 +1,19 @@
+"""Tests of a lake that are not repeated with the second executor, each with the reason; and the repeats that each run has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+EXCLUDED: Final[Mapping[str, str]] = {
+    "test_together.py": "counts how often Spark opens the files of a source",
+    "test_stores.py": "its lake is in a bucket, and a twin is a copy of a folder",
+    "test_stores_fail.py": "its lake is in a bucket, and a twin is a copy of a folder",
+    "processes/test_local_executor.py": "its lake chooses the executor itself, and fills the memory that a twin would need",
+}
+"""Files whose tests are not repeated with the second executor, each with the reason; of single tests `of_spark` has it."""
+QUICK: Final = (
+    "::test_inserts_of_several_commits_are_merged_once",
+    "::test_updates_are_recomputed_beside_merged_inserts",
+)
+"""The repeats that each run has; the others are in the shards."""
