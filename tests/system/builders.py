@@ -142,15 +142,24 @@ class Site:
         root: A folder of the test's own; the lake is in it.
         spark: The session of the run.
         is_compared: Whether Spark does again in a copy what this process computes; see :class:`TwinLake`.
+        local_runs: Gets the name of the aggregate of each run that this process computed, where it is compared.
         settings: Of the configuration. Spark computes, unless they say otherwise.
     """
 
-    def __init__(self, root: Path, spark: SparkSession, *, is_compared: bool = False, **settings: Any) -> None:
+    def __init__(
+        self,
+        root: Path,
+        spark: SparkSession,
+        *,
+        is_compared: bool = False,
+        local_runs: list[str] | None = None,
+        **settings: Any,
+    ) -> None:
         self.root = root
         self.spark = spark
         self.is_compared = is_compared
         self.config = Config(**{"executor": "spark", "price_tie_ms": 60_000, **settings})
-        self.local_runs: list[str] = []
+        self.local_runs: list[str] = [] if local_runs is None else local_runs
         self.lake = self._lake()
         self.tables: dict[str, Table] = {}
         self._verified: set[str] = set()
@@ -175,6 +184,11 @@ class Site:
     def opened_with(self, on_checkpoint: Callable[[str], None]) -> Materializer:
         """Return the same lake with the run's session, which tells its steps."""
         return self._lake(on_checkpoint)
+
+    def beside(self, root: Path, **settings: Any) -> Site:
+        """Return a lake with other settings, in any folder, which is computed and compared as this one."""
+        given = {"executor": self.config.executor, **settings}
+        return Site(root, self.spark, is_compared=self.is_compared, local_runs=self.local_runs, **given)
 
     def opened_for(self, **handlers: OutputHandler) -> Materializer:
         """Return the same lake with the run's session and output handlers."""

@@ -26,7 +26,6 @@ from tests.system.builders import (
     HOURLY,
     MEASURES,
     SCHEMA,
-    Site,
     Table,
     at,
     in_both_lanes,
@@ -799,13 +798,13 @@ def test_a_folder_of_new_parents_and_children_begins_a_lake(site):
 
 
 @in_both_lanes
-def test_hostile_names(tmp_path, spark, site):
+def test_hostile_names(tmp_path, site):
     """
     Spaces, quotes, percent signs and letters of any script in folders and columns are only names.
     """
     root = tmp_path / 'it\'s a "lake" #1? 100% ünï'
     columns = {"tïme's": "ts", 'sym"bol': "sym", "pri`ce": "price", "Größe": "note"}
-    hostile = Site(root, spark, driver_lane_rows=site.config.driver_lane_rows)
+    hostile = site.beside(root, driver_lane_rows=site.config.driver_lane_rows)
     schema = pa.schema([SCHEMA.field(old).with_name(new) for new, old in columns.items()])
     trades = hostile.table("the trades", schema, partition_by=['sym"bol'])
     rows = [{"tïme's": at(clock), 'sym"bol': f"{sym} é'", "pri`ce": price} for clock, sym, price in TRADES]

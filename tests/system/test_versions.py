@@ -219,12 +219,7 @@ def test_only_what_is_published_is_built(refreshed: Site, tmp_path: Any) -> None
     """
     Where the old version was never materialised, the new one need not be.
     """
-    site = Site(
-        tmp_path / "other",
-        refreshed.spark,
-        is_compared=refreshed.is_compared,
-        executor=refreshed.config.executor,
-    )
+    site = refreshed.beside(tmp_path / "other")
     site.table().trade(*TRADES)
     site.hourly()
     site.lake.refresh("hourly", "2024-03-01T02:00:00Z", "2024-03-01T05:00:00Z")
