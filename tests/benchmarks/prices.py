@@ -71,7 +71,8 @@ PAGE_HEAD: Final = """# Prices and choices
 Made by `python -m tests.benchmarks.prices --page` from `docs/benchmarks/prices.jsonl`. Each cell is a change of a source of 1,000,000 rows, and
 an aggregate that is refreshed after it in copies of one lake: in one by the strategy that [the price](how-a-refresh-works.md#the-price) chooses,
 in the others by one strategy each, round after round. *Regret* is the seconds of the choice over those of the best strategy; the least of some
-rounds counts. The strategies were measured once, and `--choose` lets the present rates choose in the cells on record.
+rounds counts. The strategies were measured once, and `--choose` lets the present rates choose in the cells on record. Some cells are
+from before, when all but roll-ups was measured in the lake itself: [record 36](design/0036-a-price-in-seconds.md) says which.
 """
 
 
