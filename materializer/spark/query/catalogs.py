@@ -160,15 +160,20 @@ def _others(spark: SparkSession, name: str, found: CatalogTable | None) -> list[
     for catalog in sorted(catalogs - {spark.catalog.currentCatalog()}):
         full = dotted((catalog, *parts))
         try:
-            if not spark.catalog.tableExists(in_sql(full)):
-                continue
+            exists = spark.catalog.tableExists(in_sql(full))
         except PySparkException as exc:
-            hint = f"write the name with its catalog, such as {dotted((spark.catalog.currentCatalog(), *parts))}"
-            msg = f"the catalog '{catalog}' does not say whether it has '{name}', too: {reason_of(exc)}"
-            raise CatalogUnreachableError(msg, hint=hint) from exc
-        if found is None or _path_of(spark, full) != found.path:
+            exists = bool(_gone(exc))  # the catalog has the name, and only its folder is gone
+            if not exists:
+                raise _unclear(spark, catalog, name, exc) from exc
+        if exists and (found is None or _path_of(spark, full) != found.path):
             others.append(full)
     return others
+
+
+def _unclear(spark: SparkSession, catalog: str, name: str, exc: PySparkException) -> CatalogUnreachableError:
+    whole = dotted((spark.catalog.currentCatalog(), *parts_of(name)))
+    msg = f"the catalog '{catalog}' does not say whether it has '{name}', too: {reason_of(exc)}"
+    return CatalogUnreachableError(msg, hint=f"write the name with its catalog, such as {whole}")
 
 
 def _path_of(spark: SparkSession, name: str) -> str | None:
