@@ -15,9 +15,19 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from materializer.errors import DefinitionError
+from materializer.api import Materializer
+from materializer.config import Config
+from materializer.core.spec.spec import TimeType
+from materializer.errors import DefinitionError, JournalConflictError, LeaseLostError, OutOfRangeError, WriteFencedError
+from materializer.journal import codec
+from materializer.journal.events import Checked
+from materializer.journal.journal import Journal
+from materializer.journal.store import JournalStore
+from materializer.services import processes
+from tests.grids import make_grid
 from tests.hints.world import DAILY, HOURLY, World
 from tests.services.no_spark import RAW, each, view
+from tests.system.lake import Died
 
 Case = Callable[[World, pytest.MonkeyPatch], None]
 CASES: Final[dict[str, Case]] = {}
@@ -499,3 +509,126 @@ def _connect(world: World, _: pytest.MonkeyPatch) -> None:
     assert "pip install 'delta-materializer[connect]'" in hint.text
     shutil.rmtree(world.hidden)  # as if it had been installed
     world.fails("apply daily.sql", "spark.unreachable")
+
+
+@of("quality.not-installed", by_spark=True)
+def _no_library(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("great_expectations", reason="needs the extra `quality`")
+    world.works("refresh hourly")
+    (world.root / "suite.json").write_text(
+        '{"name": "s", "expectations": [{"type": "expect_column_distinct_values_to_be_in_set",'
+        ' "kwargs": {"column": "v", "value_set": [1]}}]}'
+    )
+    monkeypatch.setitem(sys.modules, "great_expectations", None)
+    hint = world.fails("check hourly --suite suite.json", "quality.not-installed")
+    assert "pip install 'delta-materializer[quality]'" in hint.text
+    monkeypatch.delitem(sys.modules, "great_expectations")  # as if it had been installed
+    world.works("check hourly --suite suite.json")
+
+
+@of("calendar.not-installed")
+def _no_calendars(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("exchange_calendars", reason="needs the extra `calendars`")
+    traded = {"engine": "daily_time_series", "window_size": "1 hour", "step": "1 hour", "calendar": "exchange:XNYS"}
+
+    def define() -> None:
+        world.lake.opened.define("traded", "raw", time="ts", measures={"v": "sum(v)"}, **traded)
+
+    monkeypatch.setitem(sys.modules, "exchange_calendars", None)
+    with pytest.raises(DefinitionError) as caught:
+        define()
+    [problem] = caught.value.problems
+    assert ("calendar.not-installed", "pip install 'delta-materializer[calendars]'") == (problem.code, problem.hint)
+    monkeypatch.undo()  # as if it had been installed
+    define()
+
+
+@of("journal.too-new")
+def _too_new(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.works("refresh hourly")
+    with monkeypatch.context() as newer:
+        newer.setattr(codec, "FORMAT", 2)
+        event = replace(codec.encode(world.state().id, Checked({}), at=""), format=2)
+        store = JournalStore(world.root)
+        store.append([event], expected_version=store.read().version)
+    hint = world.fails("refresh hourly", "journal.too-new")
+    assert "newer release" in hint.text
+    monkeypatch.setattr(codec, "FORMAT", 2)  # as that release has it
+    world.works("refresh hourly")
+
+
+@of("time.out-of-range")
+def _out_of_range(_: World, __: pytest.MonkeyPatch) -> None:
+    grid = make_grid("10", TimeType.SMALLINT)
+    with pytest.raises(OutOfRangeError) as caught:
+        grid.floor(-32_768)
+    assert "correct the row" in caught.value.hint
+    assert -32_760 == grid.floor(-32_758)
+
+
+@of("expire.engine", by_spark=True)
+def _expire_engine(world: World, _: pytest.MonkeyPatch) -> None:
+    sessions = {"engine": "session_window", "session_gap": "30 minutes", "force_trigger_time": "1 hour"}
+    world.lake.opened.define("sessions", "raw", time="ts", measures={"v": "sum(v)"}, **sessions)
+    world.works("refresh sessions")
+    hint = world.fails("expire sessions --before 2024-03-02 --yes", "expire.engine")
+    assert "keep" in hint.text
+    world.add([60])  # the rows were kept
+    world.works("refresh sessions")
+
+
+# -- other processes -----------------------------------------------------------------------------------------------------
+
+
+def _overtaken(world: World, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refresh here; before a step another process takes this one for dead, and does the work."""
+
+    def at(checkpoint: str) -> None:
+        if checkpoint == step:
+            with monkeypatch.context() as patch:
+                patch.setattr(processes, "is_dead", lambda *_: True)
+                world.works("refresh hourly")
+
+    Materializer(world.root, config=Config(executor="local"), on_checkpoint=at).refresh("hourly")
+
+
+@of("lease.lost")
+def _lease_lost(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(LeaseLostError) as lost:
+        _overtaken(world, "plan", monkeypatch)
+    assert "run the same command again" in lost.value.hint
+    world.works("refresh hourly")
+
+
+@of("write.fenced")
+def _fenced_write(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(WriteFencedError) as fenced:
+        _overtaken(world, "write", monkeypatch)
+    assert "run the same command again" in fenced.value.hint
+    world.works("refresh hourly")
+
+
+@of("retry", by_spark=True)
+def _retry(world: World, _: pytest.MonkeyPatch) -> None:
+    world.works("refresh hourly")
+    world.apply(view("hourly", each("2 hours")))
+    world.works("build hourly --no-switch")
+
+    def die(checkpoint: str) -> None:
+        if checkpoint == "switch_write":
+            raise Died(checkpoint)
+
+    with pytest.raises(Died):
+        Materializer(world.root, config=Config(executor="local"), on_checkpoint=die).switch("hourly")
+    hint = world.fails("verify hourly", "retry")
+    world.works(hint.command())
+    world.works("verify hourly")
+
+
+@of("journal.conflict")
+def _conflict(world: World, _: pytest.MonkeyPatch) -> None:
+    mine, other, events = Journal(world.root), Journal(world.root), [(world.state().id, Checked({}))]
+    with pytest.raises(JournalConflictError) as conflict:
+        mine.transact(lambda _: other.append_leased(events) or events, attempts=3)
+    assert "run the same command again" in conflict.value.hint
+    assert events == mine.transact(lambda _: events, attempts=3)

@@ -46,11 +46,15 @@ def test_a_store_that_lies_is_refused(bucket: str, proxy: Proxy) -> None:
     assert [] == places.files(f"{bucket}/lake")
 
 
+@pytest.mark.follows_hint("store.no-compare-and-swap")
 def test_one_writer_may_use_a_store_that_lies(bucket: str, proxy: Proxy) -> None:
     """
     Its promise is kept in the journal, and later commits ask for it no more.
     """
     proxy.set(LIES)
+    with pytest.raises(NoCompareAndSwapError) as caught:
+        Journal(f"{bucket}/lake").append_leased([BARS])
+    assert "single_writer" in caught.value.hint
     Journal(f"{bucket}/lake", single_writer=True).append_leased([BARS])
     journal = Journal(f"{bucket}/lake")
     journal.append_leased([("a", Described({"n": 1}))])

@@ -267,6 +267,7 @@ def tell_lies(site):
     site.tables["trades"].trade(*[("01:20", "A", 1)] * 2)
 
 
+@pytest.mark.follows_hint("quality.canary")
 def test_canaries_find_partials_that_lie(site):
     """
     Somebody changed kept partials; a merge into them is compared with the raw rows, and not published.

@@ -284,6 +284,7 @@ def test_processes_race_over_a_source_that_changes(world: World, times: int) -> 
 # -- stopped by hand -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.follows_hint("interrupted")
 @pytest.mark.parametrize(
     ("checkpoint", "how"), [pytest.param("compute", "aborted", marks=pytest.mark.slow), ("done", "finished")]
 )

@@ -14,13 +14,17 @@ from deltalake import DeltaTable
 from materializer.api import Materializer
 from materializer.core.language.define import define
 from materializer.errors import (
+    ChangeFeedGapError,
     FewerRowsError,
+    LogGapError,
     NotIncrementalError,
     RefreshWindowTooSmallError,
     SourceReplacedError,
     SourceRolledBackError,
     SourceSchemaChangedError,
 )
+from materializer.lake.log import commits
+from materializer.spark.runtime.failures import feed_gaps
 from tests.system.builders import (
     DAY,
     HOURLY,
@@ -376,6 +380,7 @@ def test_the_change_feed_is_switched(site, feed):
     site.expect_true()
 
 
+@pytest.mark.follows_hint("log.gap")
 def test_the_log_was_cleaned(refreshed):
     """
     What the removed commits changed nobody knows: everything is computed again, once somebody accepts that a row is missing.
@@ -385,6 +390,8 @@ def test_the_log_was_cleaned(refreshed):
     trades.delete("price = 5")
     clean_log(trades.path)
 
+    with pytest.raises(LogGapError):
+        commits(str(trades.path), 1, trades.version)
     with pytest.raises(NotIncrementalError, match="no longer tell what changed"):
         refreshed.lake.refresh("hourly", strict=True)
     with pytest.raises(FewerRowsError, match="made from 1 row"):
@@ -408,6 +415,7 @@ def test_versions_were_vacuumed(refreshed):
     refreshed.expect_true()
 
 
+@pytest.mark.follows_hint("source.feed-gap")
 def test_versions_lie_behind_the_retention_wall(site):
     """
     Spark refuses a change feed older than the retention of deleted files; another rung finds the same buckets.
@@ -420,6 +428,9 @@ def test_versions_lie_behind_the_retention_wall(site):
     age(trades, days=30)
     trades.trade(("03:00", "A", 30))
 
+    feed = site.spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 2)
+    with pytest.raises(ChangeFeedGapError), feed_gaps(str(trades.path), 1, trades.version):
+        feed.load(str(trades.path)).collect()
     site.expect_refresh()
     site.expect_true()
 

@@ -61,6 +61,7 @@ def refused(made: Site, **options: Any) -> TooManyWindowsError:
     return caught.value
 
 
+@pytest.mark.follows_hint("data.too-many-windows")
 def test_a_row_long_ago_does_not_fill_half_a_century(spark, tmp_path) -> None:
     """
     One-minute bars with ``fill`` and a row of 1970, before the first refresh and after it: the refresh is refused and names the

@@ -48,6 +48,7 @@ def test_an_old_ctrl_c_is_no_new_one() -> None:
 # -- what Spark itself raises: these fail when a release says it in another way -------------------------------------------
 
 
+@pytest.mark.follows_hint("spark.result-too-large")
 @pytest.mark.parametrize("fetch", ["collect", "toArrow"])
 def test_a_result_beyond_the_limit_is_told_by_its_type(spark: SparkSession, fetch: str) -> None:
     """
@@ -63,6 +64,9 @@ def test_a_result_beyond_the_limit_is_told_by_its_type(spark: SparkSession, fetc
 
     assert caught.value.message.startswith("computing failed: Job aborted")
     assert ("spark.result-too-large", 71) == (caught.value.code, caught.value.exit_status)
+    assert "spark.driver.maxResultSize" in caught.value.hint
+    with result_limit(spark, "10m"):
+        assert 5000 == len(getattr(frame, fetch)())
 
 
 def test_a_full_heap_is_told_by_its_class(spark: SparkSession) -> None:

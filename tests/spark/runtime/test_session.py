@@ -121,6 +121,7 @@ def test_what_was_fetched_is_kept(tmp_path: Path) -> None:
 def failing_start(options: str = "", stores: Sequence[str] = (), **environ: str) -> str:
     """Start in a process of its own with *options* and for *stores*, expecting an error; return its class, message and hint."""
     script = (
+        "import pathlib\n"
         "from materializer.config import Config, SparkConfig\n"
         "from materializer.spark.runtime import session\n"
         "from materializer.errors import MaterializerError\n"
@@ -143,15 +144,24 @@ def failing_start(options: str = "", stores: Sequence[str] = (), **environ: str)
     return ran.stdout
 
 
+@pytest.mark.follows_hint("jars.unreachable")
 def test_unreachable_jars_are_one_clear_error(tmp_path: Path) -> None:
     """
-    Nothing cached and no way to the repositories: both ways out are named, and nothing else is printed.
+    Nothing cached and no way to the repositories: both ways out are named, and nothing else is printed. With the folder of
+    another machine's cache it starts.
     """
+    cached = jars.find(None, jars.cache_dir()) or ()
     said = failing_start(XDG_CACHE_HOME=str(tmp_path), JAVA_TOOL_OPTIONS=NOWHERE)
 
     assert said.startswith("JarsUnreachableError|the Delta jars")
     assert "Maven Central" in said
     assert "MATERIALIZER_JARS" in said
+    copied = tmp_path / "copied"
+    copied.mkdir()
+    for jar in cached:
+        (copied / jar.name).symlink_to(jar)
+    given = f"jars=pathlib.Path({str(copied)!r})"
+    assert "" == failing_start(given, XDG_CACHE_HOME=str(tmp_path), JAVA_TOOL_OPTIONS=NOWHERE)
 
 
 def test_unreachable_jars_for_s3_are_named(tmp_path: Path) -> None:

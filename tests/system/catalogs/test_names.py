@@ -81,12 +81,18 @@ WRONG = {
     "a name in two catalogs": ("lake.double", "catalog.ambiguous", "other.lake.double"),
     "managed by the catalog": ("lake.managed", "source.catalog-managed", "catalogManaged"),
 }
+FOLLOWED = {
+    "catalog.ambiguous": ("catalog.schema.table", "spark_catalog.lake.double"),
+    "source.catalog-managed": ("not managed by a catalog", "lake.trades"),
+}
+"""By code: a part of its hint, and the name that the hint leads to."""
 
 
+@pytest.mark.follows_hint("catalog.ambiguous", "source.catalog-managed")
 @pytest.mark.parametrize("what", WRONG)
 def test_a_name_that_cannot_be_a_source(catalog: tuple[Metastore, Path], what: str) -> None:
     """
-    Each is refused with its code and its name, and nothing is written.
+    Each is refused with its code and its name, and nothing is written; the whole name, or a table that is not managed, is taken.
     """
     made = site(catalog)
     run, folder = made.spark.sql, made.root
@@ -105,8 +111,13 @@ def test_a_name_that_cannot_be_a_source(catalog: tuple[Metastore, Path], what: s
 
     said = code_of(made.lake, "bad", source)
 
-    assert said.startswith(code)
+    assert said.startswith(code), said
     assert words in said
+    if follow := FOLLOWED.get(code):
+        part, instead = follow
+        assert part in said
+        made.lake.define("good", instead, time="ts", width="1 hour", measures={"n": "count(*)"})
+        assert ["good"] == made.lake.names()
 
 
 def moved(made: Site, statement: str) -> SourceMovedError:
@@ -126,6 +137,7 @@ def moved(made: Site, statement: str) -> SourceMovedError:
     return caught.value
 
 
+@pytest.mark.follows_hint("source.moved")
 def test_a_source_that_was_renamed(catalog: tuple[Metastore, Path]) -> None:
     """
     A refresh is refused and says so; with the name given back it goes on.
@@ -178,6 +190,7 @@ def test_a_name_that_was_given_to_another_table(catalog: tuple[Metastore, Path])
     assert str(made.root / "other") in error.message
 
 
+@pytest.mark.follows_hint("catalog.unreachable")
 def test_a_catalog_that_is_down(catalog: tuple[Metastore, Path]) -> None:
     """
     Definitions and refreshes are refused with a code of their own; when the catalog is back, the same commands do their work.

@@ -245,10 +245,11 @@ WRONG = {
 }
 
 
+@pytest.mark.follows_hint("catalog.name-taken", "catalog.refused")
 @pytest.mark.parametrize("what", WRONG)
 def test_a_name_that_an_output_cannot_have(catalog: tuple[Metastore, Path], what: str) -> None:
     """
-    Each is refused when the definition is applied, with its code, and nothing is written.
+    Each is refused when the definition is applied, with its code, and nothing is written; a free name, or a schema, helps.
     """
     made = site(catalog)
     made.spark.sql("CREATE VIEW lake.seen AS SELECT * FROM lake.trades")
@@ -263,6 +264,14 @@ def test_a_name_that_an_output_cannot_have(catalog: tuple[Metastore, Path], what
     assert said.startswith(code)
     assert words in said
     assert before == names(made)
+    if what == "an unknown schema":
+        made.spark.sql("CREATE DATABASE nowhere")
+        registered(made, name)
+        assert ["hourly"] == [row["tableName"] for row in made.spark.sql("SHOW TABLES IN nowhere").collect()]
+        made.spark.sql("DROP DATABASE nowhere CASCADE")
+    elif code == "catalog.name-taken":
+        registered(made, "lake.free")
+        assert [*before, "free"] == sorted(names(made), key=lambda name: name == "free")
 
 
 def test_a_catalog_that_refuses_the_name(catalog: tuple[Metastore, Path]) -> None:

@@ -118,6 +118,7 @@ def test_a_server_of_an_older_spark(tmp_path: Path, executor: str) -> None:
 @needs_spark
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.follows_hint("spark.failed")
 @pytest.mark.parametrize("token", ["", ";token=secret-wrong"], ids=["none", "wrong"])
 def test_a_token_that_the_server_does_not_take(tmp_path: Path, token: str) -> None:
     """
@@ -143,6 +144,7 @@ def test_a_token_that_the_server_does_not_take(tmp_path: Path, token: str) -> No
 @needs_spark
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.follows_hint("spark.no-delta")
 def test_a_server_without_delta(tmp_path: Path) -> None:
     """
     Definitions need none; a refresh whose rows Spark writes says what the server lacks. One that has it does the work.
@@ -191,6 +193,7 @@ def test_what_the_process_computes_needs_no_cluster(tmp_path: Path) -> None:
 @needs_spark
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.follows_hint("spark.no-cores")
 def test_a_cluster_without_cores(tmp_path: Path) -> None:
     """
     A master without workers: the refresh ends after the patience of the configuration, and goes on when there is one.

@@ -61,6 +61,7 @@ def commands(tmp_path: Path, server: SparkProcess) -> Commands:
     return commands
 
 
+@pytest.mark.follows_hint("spark.died")
 @pytest.mark.parametrize(
     ("step", "outcomes"),
     [
@@ -84,6 +85,7 @@ def test_a_restart_in_the_middle(
     assert 72 * 3 + 100 == sum(commands.output()["volume"].to_pylist())
 
 
+@pytest.mark.follows_hint("spark.unreachable")
 def test_a_server_that_is_gone(commands: Commands, server: SparkProcess) -> None:
     """
     The command ends with a clear error within a minute; when the server is back, the same command does the work.
