@@ -134,6 +134,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     # for what tests ask Spark themselves, of a few rows; what is tested has a session of its own with its own settings
     for setting in ("spark.sql.codegen.wholeStage", "spark.sql.adaptive.enabled"):
         started.conf.set(setting, "false")
+    started.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     yield started
     started.stop()
 

@@ -79,7 +79,7 @@ def start(shard: Shard, folder: Path, seed: int) -> Running:
     """Start a shard in a process group of its own."""
     folder.mkdir()
     (folder / "tests").write_text("\n".join(shard.tests), encoding="utf-8")
-    environment = {**os.environ, "MATERIALIZER_TEST_SEED": str(seed)}
+    environment = {**os.environ, "MATERIALIZER_TEST_SEED": str(seed), "MATERIALIZER_VERIFY_ALL": "1"}
     at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     with (folder / "said").open("wb") as said:
         process = subprocess.Popen(

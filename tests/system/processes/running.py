@@ -29,7 +29,9 @@ from materializer.journal.state import AggregateState
 from materializer.lake.log import find_notes
 from materializer.services.processes import started
 from tests.paths import ROOT
+from tests.system import verifying
 from tests.system.lake import Source
+from tests.system.plain import plain_sql
 from tests.system.processes.handed import handlers
 
 if TYPE_CHECKING:
@@ -196,11 +198,12 @@ class World:
 
     def published(self) -> list[tuple[Any, ...]]:
         """Return the rows of the output, sorted."""
-        return sorted(map(tuple, self.spark.sql(f"SELECT * FROM delta.`{self.root}/bars/output`").collect()))
+        rows = DeltaTable(str(self.root / "bars" / "output")).to_pyarrow_table().to_pylist()
+        return sorted(self.told(row) for row in rows)
 
     def truth(self) -> list[tuple[Any, ...]]:
         """Return what the output shall be, as plain Spark says, sorted."""
-        plain = f"SELECT date_trunc('HOUR', ts), k, {self.plainly} FROM delta.`{self.source.path}` GROUP BY ALL"
+        plain = f"SELECT date_trunc('HOUR', ts), k, {self.plainly} FROM {plain_sql(self.spark, self.source.path)} GROUP BY ALL"
         return sorted(map(tuple, self.spark.sql(plain).collect()))
 
     def told(self, row: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -244,10 +247,11 @@ class World:
         assert ("fresh", None) == (status.state, status.open_refresh)
         expected = self.truth()
         assert expected == self.published()
-        report = self.lake.verify("bars")
-        frozen = START if report.frozen == NEG_INF else datetime.fromtimestamp(report.frozen / SECOND, UTC)
-        compared = [row for row in expected if row[0] >= frozen.replace(tzinfo=None)]
-        assert (0, len(compared)) == (report.differing, report.rows), report.examples
+        if verifying.is_drawn():
+            report = self.lake.verify("bars")
+            frozen = START if report.frozen == NEG_INF else datetime.fromtimestamp(report.frozen / SECOND, UTC)
+            compared = [row for row in expected if row[0] >= frozen.replace(tzinfo=None)]
+            assert (0, len(compared)) == (report.differing, report.rows), (report.examples, verifying.repeated())
         numbers = [ended.n for ended in self.lake.history("bars", None)]
         assert sorted(set(numbers), reverse=True) == numbers, "a refresh ended twice"
 
