@@ -219,14 +219,17 @@ def _files(opened: DeltaTable, column: SliceColumn, spans: SpanSet) -> tuple[lis
     """
     inner = column.values_in(spans)
     reach = spans | inner
+    hull = reach.hull
     known, unknown = [], []
     for name, _, bounds in file_bounds(opened, time_column(opened, column.name, column.type)):
         if not bounds.is_known:
             unknown.append(_File(name, bounds.rows or 0, 0, is_touched=True, is_inside=False))
-        elif bounds.span is not None:
-            own = SpanSet.of(bounds.span)
-            is_inside = not (own - inner) and bounds.nulls == 0
-            known.append(_File(name, bounds.rows or 0, bounds.span.start, bool(own & reach), is_inside))
+        elif (span := bounds.span) is not None:
+            is_touched = is_inside = False
+            if hull is not None and span.start < hull.end and hull.start < span.end:  # most of many files lie elsewhere
+                own = SpanSet.of(span)
+                is_touched, is_inside = bool(own & reach), not (own - inner) and bounds.nulls == 0
+            known.append(_File(name, bounds.rows or 0, span.start, is_touched, is_inside))
     return sorted(known, key=lambda f: (f.start, f.name)), unknown
 
 
@@ -256,10 +259,12 @@ def _runs(files: list[_File], replacement: _Replacement) -> Iterator[tuple[list[
         starts, values(replacement.table, replacement.column.name, replacement.column.type), side="right"
     )
     places = np.array(run_of)[index]
+    has_new = set(places.tolist())  # of many files few have new rows, and each filter takes a while
     for i, run in enumerate(runs):
-        new = replacement.table.filter(pa.array(places == i))
-        if run or new.num_rows:
-            yield run, new
+        if i in has_new:
+            yield run, replacement.table.filter(pa.array(places == i))
+        elif run:
+            yield run, replacement.table.slice(0, 0)
 
 
 def _remaining(
