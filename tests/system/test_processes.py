@@ -23,8 +23,9 @@ LATE: Final = (1, 2, 4)
 
 @pytest.fixture
 def world(tmp_path: Path, spark: SparkSession, request: pytest.FixtureRequest) -> World:
-    """A lake, refreshed, and then late rows; the parameter is how many rows the driver commits itself."""
-    made = World(tmp_path, spark, driver_lane_rows=getattr(request, "param", 200_000))
+    """A lake, refreshed, and then late rows; the parameter is how many rows the driver commits itself, or an executor."""
+    given = getattr(request, "param", 200_000)
+    made = World(tmp_path, spark, **({"executor": given} if isinstance(given, str) else {"driver_lane_rows": given}))
     made.lake.refresh("bars")
     made.insert(3, LATE)
     return made
@@ -33,6 +34,8 @@ def world(tmp_path: Path, spark: SparkSession, request: pytest.FixtureRequest) -
 SLOW: Final = pytest.mark.slow
 in_sparks_lane = pytest.mark.parametrize("world", [0], indirect=True, ids=["spark"])
 sparks_lane_is_slow = pytest.mark.parametrize("world", LANES, indirect=True)
+by_either = pytest.mark.parametrize("world", ["local", pytest.param("spark", marks=SLOW)], indirect=True)
+"""What a death leaves does not depend on who computed: in each run children compute without a JVM, which takes a fifth."""
 
 
 def expect_merge(world: World) -> None:
@@ -113,6 +116,7 @@ def test_output_of_an_undone_merge_is_not_merged_into(world: World) -> None:
     world.expect_true()
 
 
+@by_either
 def test_killed_again_while_finishing(world: World) -> None:
     """
     Recovery that dies before and after it publishes the output is taken up; the output is published once.
@@ -151,6 +155,7 @@ def test_looking_at_what_a_death_left(world: World) -> None:
     world.expect_true()
 
 
+@by_either
 @pytest.mark.parametrize(
     ("death", "command"),
     [
@@ -179,7 +184,7 @@ def test_any_writing_command_recovers_first(world: World, death: str, command: s
     world.expect_true()
 
 
-@sparks_lane_is_slow
+@pytest.mark.parametrize("world", ["local", pytest.param(200_000, id="driver", marks=SLOW), LANES[1]], indirect=True)
 @pytest.mark.parametrize("death", [pytest.param(d, marks=() if d == "both are" else SLOW) for d in DEATHS])
 def test_killed_anywhere_in_a_merge(world: World, death: str) -> None:
     """
@@ -238,6 +243,7 @@ def test_a_jvm_that_outlives_its_python_commits_nothing(world: World) -> None:
 # -- two at once ---------------------------------------------------------------------------------------------------------
 
 
+@by_either
 def test_second_refresh_is_refused_while_the_first_works(world: World) -> None:
     """
     Of two refreshes at once the second is refused and writes nothing; after the first has ended it has nothing to do.
@@ -253,7 +259,7 @@ def test_second_refresh_is_refused_while_the_first_works(world: World) -> None:
 
     assert (75, "nothing was written") == (caught.value.exit_status, caught.value.wrote)
     assert before == after
-    assert [{"n": 2, "strategy": "merge", "lane": "driver", "executor": "spark"}] == said["done"][0]["runs"]
+    assert [{"n": 2, "strategy": "merge", "lane": "driver", "executor": world.executor}] == said["done"][0]["runs"]
     assert "up-to-date" == world.lake.refresh("bars").outcome
     world.expect_true()
 
@@ -331,11 +337,12 @@ def test_ctrl_c_in_the_middle_of_spark(world: World, options: list[str], seconds
 # -- a backfill killed half-way ------------------------------------------------------------------------------------------
 
 
-def test_backfill_killed_half_way_goes_on_where_it_was(tmp_path: Path, spark: SparkSession) -> None:
+@pytest.mark.parametrize("executor", ["local", pytest.param("spark", marks=SLOW)])
+def test_backfill_killed_half_way_goes_on_where_it_was(tmp_path: Path, spark: SparkSession, executor: str) -> None:
     """
     A backfill killed in its third run keeps the two that are done: the next one does what is left, nothing twice.
     """
-    world = World(tmp_path, spark)
+    world = World(tmp_path, spark, executor=executor)
     world.killed_at("done:3", "backfill by hours")
     assert 2 == len(world.lake.history("bars"))
     report = world.lake.backfill("bars", buckets_per_run=1)

@@ -7,7 +7,7 @@ from collections import defaultdict
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -119,6 +119,17 @@ def sessions(source: Readings) -> list[tuple[Any, ...]]:
     return sorted(found, key=repr)
 
 
+KEYS: Final = [("text",), ("number", "flag"), ("day",), ("moment", "fee"), ("raw",), *((k,) for k in NEVER)]
+BOTH: Final = [
+    *(pytest.param(keys, SERIES, id=f"keys{i}-series") for i, keys in enumerate(KEYS)),
+    *(
+        # how keys are found does not depend on the engine, so sessions of the others are slow
+        pytest.param(keys, SESSIONS, id=f"keys{i}-sessions", marks=[] if i in (0, 1, 3) else pytest.mark.slow)
+        for i, keys in enumerate(KEYS)
+    ),
+]
+
+
 def of_text(root: Path, keys: int = 1_500, definition: dict[str, Any] = SESSIONS, **more: Any) -> tuple[Readings, Made]:
     """Return a source with a session of each key in each of ten hours, and a lake over it, refreshed."""
     source = Readings(root / "readings", {"text": pa.string()})
@@ -128,10 +139,7 @@ def of_text(root: Path, keys: int = 1_500, definition: dict[str, Any] = SESSIONS
     return source, lake
 
 
-@pytest.mark.parametrize("definition", [SESSIONS, SERIES], ids=["sessions", "series"])
-@pytest.mark.parametrize(
-    "keys", [("text",), ("number", "flag"), ("day",), ("moment", "fee"), ("raw",), *((k,) for k in NEVER)]
-)
+@pytest.mark.parametrize(("keys", "definition"), BOTH)
 def test_results_of_keys_and_whole_slices_are_the_same_tables(
     tmp_path: Path, keys: tuple[str, ...], definition: dict[str, Any]
 ) -> None:

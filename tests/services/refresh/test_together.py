@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from hypothesis import given, settings
@@ -50,10 +50,24 @@ def read(root: Path, what: str, views: int, change: Callable[[Several], None] | 
     return found
 
 
+CHANGES: Final = {"first": None, "late": late, "corrected": corrected}
+EACH: Final = [
+    pytest.param(
+        what,
+        change,
+        partitioned,
+        id=f"{what}-{name}-{'partitioned' if partitioned else 'plain'}",
+        # of each command and change one kind of table in each run, in turn; the other kind is slow
+        marks=[] if (i + j) % 2 == partitioned else pytest.mark.slow,
+    )
+    for i, what in enumerate(COMMANDS)
+    for j, (name, change) in enumerate(CHANGES.items())
+    for partitioned in (False, True)
+]
+
+
 @COUNTED
-@pytest.mark.parametrize("partitioned", [False, True], ids=["plain", "partitioned"])
-@pytest.mark.parametrize("change", [None, late, corrected], ids=["first", "late", "corrected"])
-@pytest.mark.parametrize("what", COMMANDS)
+@pytest.mark.parametrize(("what", "change", "partitioned"), EACH)
 def test_five_aggregates_read_what_one_reads(
     tmp_path: Path, what: str, change: Callable[[Several], None] | None, partitioned: bool
 ) -> None:
