@@ -26,6 +26,11 @@ from materializer.errors import Problem
 NAME_LIMIT: Final = 128
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z", re.ASCII)
 _BUCKET_CALLS: Final = ("window", "time_bucket")
+_OF_ROWS: Final = {
+    "where": ("definition.aggregate-in-where", "WHERE", "write it in HAVING"),
+    "key": ("definition.aggregate-in-key", "a key", "take it out of GROUP BY"),
+}
+"""By place: the code, the place in words and the hint of an aggregate where expressions are about single rows."""
 
 Replacement: TypeAlias = tuple[int, int, "str | Formula"]
 
@@ -157,9 +162,10 @@ class _Assembly:
         if expression is None:
             return None
         for use in expression.calls:
-            message = f"`{use.name}` aggregates, and {'WHERE' if where == 'where' else 'a key'} is about single rows"
-            hint = "write it in HAVING" if where == "where" else "take it out of GROUP BY"
-            self._report(fragment, f"definition.aggregate-in-{where}", message, hint, token=use.at)
+            code, what, hint = _OF_ROWS[where]
+            self._report(
+                fragment, code, f"`{use.name}` aggregates, and {what} is about single rows", hint, token=use.at
+            )
         self._refuse_buckets(expression, "definition.misplaced-bucket")
         self._read(expression)
         return expression
