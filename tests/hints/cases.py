@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -575,6 +576,50 @@ def _expire_engine(world: World, _: pytest.MonkeyPatch) -> None:
     assert "keep" in hint.text
     world.add([60])  # the rows were kept
     world.works("refresh sessions")
+
+
+def _suites(world: World) -> Path:
+    folder = world.root / "expectations"
+    folder.mkdir()
+    return folder / "totals.json"
+
+
+def _suite_refused(world: World, code: str) -> str:
+    with pytest.raises(DefinitionError) as caught:
+        world.apply(world.properties(HOURLY, quality__suite="totals.json"))
+    [problem] = caught.value.problems
+    assert code == problem.code
+    return problem.hint
+
+
+@of("suite.missing")
+def _no_suite(world: World, _: pytest.MonkeyPatch) -> None:
+    file = _suites(world)
+    assert "correct 'quality.suite', or write 'none'" in _suite_refused(world, "suite.missing")
+    world.apply(world.properties(HOURLY, quality__suite="none"))
+    file.write_text('{"name": "totals", "expectations": []}')
+    world.apply(world.properties(HOURLY, quality__suite="totals.json"))
+
+
+@of("suite.unreadable")
+def _unreadable(world: World, _: pytest.MonkeyPatch) -> None:
+    file = _suites(world)
+    file.write_bytes(b"\xff\xfe")
+    _suite_refused(world, "suite.unreadable")
+    file.write_text('{"name": "totals", "expectations": []}')
+    world.apply(world.properties(HOURLY, quality__suite="totals.json"))
+
+
+@of("definition.name-twice")
+def _twice(world: World, _: pytest.MonkeyPatch) -> None:
+    files = [world.root / "a.sql", world.root / "b.sql"]
+    for file in files:
+        file.write_text(DAILY)
+    with pytest.raises(DefinitionError) as caught:
+        world.lake.opened.apply(files)
+    assert {"definition.name-twice"} == {problem.code for problem in caught.value.problems}
+    files[1].write_text(DAILY.replace("daily", "daily_too"))
+    world.lake.opened.apply(files)
 
 
 # -- other processes -----------------------------------------------------------------------------------------------------

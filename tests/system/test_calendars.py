@@ -120,12 +120,15 @@ def test_exchanges() -> None:
     assert of_exchange("CMES") == "2024-12-23 ab.aa a=-1:00/23:00 b=-1:00/18:00"
 
 
+@pytest.mark.follows_hint("definition.calendar")
 def test_an_exchange_that_nobody_knows() -> None:
     """
-    Refused, as days that the library has no sessions for are.
+    Refused, as days that the library has no sessions for are; the name that is right is taken.
     """
-    with pytest.raises(DefinitionError, match="there is no such exchange"):
+    with pytest.raises(DefinitionError, match="there is no such exchange") as caught:
         of_exchange("XNYSE")
+    assert ["definition.calendar"] == [p.code for p in caught.value.problems]
+    assert of_exchange("XNYS")
     with pytest.raises(DefinitionError, match="cannot be used"):
         looked_up(spec("exchange:XSAU", calendar_start="1990-01-01"), lambda _: None)
 

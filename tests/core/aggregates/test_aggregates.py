@@ -213,6 +213,7 @@ def test_all_problems_of_a_definition_are_told_at_once() -> None:
     assert 2 == len(codes(call("sum", "*"), call("count", "price"), call("corr", "price")))
 
 
+@pytest.mark.follows_hint("definition.not-together")
 def test_a_list_within_group_beside_distinct_is_refused() -> None:
     """
     Spark accepts the two together and then cannot plan them, so they are refused when they are defined.
@@ -220,6 +221,8 @@ def test_a_list_within_group_beside_distinct_is_refused() -> None:
     ordered = call("listagg", "note", order_by="volume", types=("string",))
 
     assert ["definition.not-together"] == codes(ordered, call("count", "price", distinct=True))
+    for alone in (ordered, call("count", "price", distinct=True)):
+        assert layout_of(alone)
 
 
 def test_rows_are_ordered_by_time_sequence_and_the_columns_read() -> None:
@@ -260,6 +263,7 @@ def test_ties_of_min_by_go_by_the_order_of_rows() -> None:
     assert expected == partial.build
 
 
+@pytest.mark.follows_hint("definition.needs-sequence")
 def test_a_column_without_an_order_needs_a_sequence_column() -> None:
     """
     Where a map is read, "first" has no meaning until a sequence column gives one; a sum needs none.

@@ -27,6 +27,18 @@ def problems(spark: SparkSession, spec: AggregateSpec) -> list[tuple[str, str]]:
     return [(p.code, f"{p.message} | {p.hint}") for p in caught.value.problems]
 
 
+@pytest.mark.follows_hint("definition.wrong-type")
+def test_a_condition_and_a_value_of_the_right_type_are_taken(spark: SparkSession) -> None:
+    """
+    What the hint of a wrong type says: a comparison, and a cast.
+    """
+    wrong = [spec_of(call("sum", "x"), where="i + 1"), spec_of(call("bool_and", "i"))]
+    assert ["definition.wrong-type"] * 2 == [code for spec in wrong for code, _ in problems(spark, spec)]
+
+    for right in (spec_of(call("sum", "x"), where="i + 1 > 0"), spec_of(call("bool_and", "CAST(i AS BOOLEAN)"))):
+        analyse(spark, right, schema())
+
+
 def measure_types(analysed: Analysed) -> list[str]:
     return [f.dataType.simpleString() for f in analysed.output_schema if f.name.startswith("m")]
 
