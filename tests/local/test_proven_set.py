@@ -77,7 +77,7 @@ AGGREGATES = [
     "min(named_struct('o0', ts, 'o1', i, 'v', x))", "max(named_struct('o0', ts, 'o1', d, 'v', x))", "max(named_struct('o0', u, 'v', d)).v",
     "min(named_struct('y', d, 'o0', ts, 'v', p)).v", "max(named_struct('o0', ts, 'v', b)) FILTER (WHERE i > 0)",
     "min_by(x, named_struct('o0', ts, 'o1', i))", "max_by(i, named_struct('o0', ts, 'o1', x))", "sort_array(collect_list(i))", "sort_array(collect_list(d))",
-    "sort_array(collect_set(x))", "sort_array(collect_set(i))", "sort_array(collect_list(named_struct('o0', ts, 'v', x))).v", "percentile(i, 0.5)",
+    "sort_array(collect_set(x))", "sort_array(collect_set(i))", "sort_array(collect_set(d))", "sort_array(collect_set(f))", "sort_array(collect_list(named_struct('o0', ts, 'v', x))).v", "percentile(i, 0.5)",
     "percentile(d, 0.25)", "median(i)", "median(d)", "percentile(p, 0.9)", "mode(i, true)", "mode(x, true)", "mode(u, true)",
     "array_join(sort_array(collect_list(x)), ',')", "sum(shiftright(l, 32))", "sum(l & 4294967295L)",
     "if(count(i) = 0, NULL, named_struct('n', count(i), 'mean', if(min(i) = max(i), CAST(min(i) AS DOUBLE), avg(CAST(i AS DOUBLE))), 'm2', var_pop(i) * count(i)))",
