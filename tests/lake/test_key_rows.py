@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -132,3 +132,19 @@ def test_no_file_and_no_row_of_a_key_is_left_out(tmp_path: Path, seed: int) -> N
         expected = table(names, [row for row in rows if naive(row, only)])
         assert sorted(map(repr, expected.to_pylist())) == sorted(map(repr, found.to_pylist()))
     assert min(counts) < len(files)
+
+
+def test_rows_of_keys_are_read_from_a_store(bucket: str) -> None:
+    """
+    Files of a store are opened without a file system of Arrow; which rows are read does not depend on it.
+    """
+    path = f"{bucket}/t"
+    rows = [[(0, "a"), (1, "b")], [(2, "a"), (3, None)]]
+    for new in rows:
+        write_deltalake(path, table(["text"], new), mode="append")
+    bounds = {"max_rows": 1000, "max_bytes": 1 << 20, "max_opened": 1000}
+    asked = ["at", "text"], SpanSet.of(Span(0, 3)), [("a",)], ["text"]
+    found = read_rows_of_keys(path, 1, *asked, time="at", time_type=TimeType.BIGINT, **bounds)
+
+    assert found is not None
+    assert [(0, "a"), (2, "a")] == sorted(tuple(row.values()) for row in found.to_pylist())
