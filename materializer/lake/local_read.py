@@ -206,7 +206,7 @@ def _batches_of_keys(
         kinds.setdefault(own, []).append(fragment)
     for own, fragments in kinds.items():
         as_declared = [n for n, kind in zip(names, own, strict=True) if kind == dataset.schema.field(n).type]
-        # without a file system, which files of a store are opened beside: to ask a dataset of them for it ends the process
+        # fragments know how to open their files; a dataset of a store has no file system, and asking for it ends the process
         part = type(dataset)(fragments, dataset.schema, dataset.format)
         where = having_keys(dataset.schema, [n if n in as_declared else None for n in names], keys)
         yield from part.scanner(columns=columns, filter=where, batch_readahead=1, fragment_readahead=1).to_batches()

@@ -173,12 +173,13 @@ def _listed(word: str) -> Entry:
         value = compiler.of(node.this)
         if word and value.kind.name in {"struct", "array"}:
             raise NotLocal(f"a set of {value.kind.text}")
-        listed = _call(f"list({word}{value.sql})", only, f"{value.sql} IS NOT NULL")
         if word and value.kind.name in {"float", "double"}:
-            # a set of Spark's compares as Scala does, for which no NaN equals another: it has each of them
-            listed = _call(f"list({word}{value.sql})", only, f"NOT isnan({value.sql})")
-            odd = _call(f"list({value.sql})", only, f"isnan({value.sql})")
-            listed = f"list_concat({listed}, {odd})"
+            # Spark compares the values of a set as Scala does, for which no NaN equals another, and keeps each NaN
+            others = _call(f"list({word}{value.sql})", only, f"NOT isnan({value.sql})")
+            nans = _call(f"list({value.sql})", only, f"isnan({value.sql})")
+            listed = f"list_concat({others}, {nans})"
+        else:
+            listed = _call(f"list({word}{value.sql})", only, f"{value.sql} IS NOT NULL")
         return Typed(f"coalesce({listed}, [])", Kind("array", element=value.kind))
 
     return entry
