@@ -364,7 +364,8 @@ class Compiler:
         if any(value.kind == NULL.kind for _, value in fields):
             raise NotLocal("a struct with a bare NULL")
         packed = ", ".join(f"{quoted(name)} := {value.sql}" for name, value in fields)
-        return Typed(f"struct_pack({packed})", Kind("struct", fields=tuple((n, v.kind) for n, v in fields)))
+        kind = Kind("struct", fields=tuple((n, v.kind) for n, v in fields))
+        return Typed(f"struct_pack({packed})", kind, fields=tuple(v.sql for _, v in fields))
 
     def _array(self, node: exp.Array) -> Typed:
         values = [self.of(e) for e in node.expressions]

@@ -25,11 +25,13 @@ class Typed:
         sql: The text, safe anywhere in an expression.
         kind: The type.
         literal: Its value, for a whole number that is written out.
+        fields: The text of each field, for a struct that is built from them here.
     """
 
     sql: str
     kind: Kind
     literal: int | None = None
+    fields: tuple[str, ...] = ()
 
 
 NULL: Final = Typed("NULL", VOID)
@@ -132,21 +134,23 @@ def nulls_first(value: Typed) -> Typed:
     """
     if value.kind.name != "struct":
         return value
-    parts = []
-    for i, (name, kind) in enumerate(value.kind.fields):
+    of = value.kind.fields
+    for _, kind in of:
         if kind.name in {"struct", "array"}:
             raise NotLocal(f"the order of a {kind.text}")
-        field = f"struct_extract({value.sql}, {text_literal(name)})"
-        parts += [f"n{i} := {field} IS NOT NULL", f"v{i} := {field}"]
-    return Typed(f"CASE WHEN {value.sql} IS NOT NULL THEN struct_pack({', '.join(parts)}) END", value.kind)
+    fields = value.fields or [f"struct_extract({value.sql}, {text_literal(name)})" for name, _ in of]
+    packed = ", ".join(f"n{i} := {text} IS NOT NULL, v{i} := {text}" for i, text in enumerate(fields))
+    is_built = bool(value.fields)  # and so never null
+    sql = f"struct_pack({packed})"
+    return Typed(sql if is_built else f"CASE WHEN {value.sql} IS NOT NULL THEN {sql} END", value.kind)
 
 
 def restored(sql: str, kind: Kind) -> str:
-    """Return what :func:`nulls_first` made *sql* from."""
+    """Return what :func:`nulls_first` made *sql* from; the text has *sql* once, because it may be long."""
     if kind.name != "struct":
         return sql
-    fields = ", ".join(f"{quoted(name)} := struct_extract({sql}, 'v{i}')" for i, (name, _) in enumerate(kind.fields))
-    return f"CASE WHEN {sql} IS NOT NULL THEN struct_pack({fields}) END"
+    fields = ", ".join(f"{quoted(name)} := struct_extract(mz_r, 'v{i}')" for i, (name, _) in enumerate(kind.fields))
+    return f"list_extract(list_transform([{sql}], lambda mz_r: CASE WHEN mz_r IS NOT NULL THEN struct_pack({fields}) END), 1)"
 
 
 def text_literal(value: str) -> str:
