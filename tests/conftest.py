@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import drawn
 from tests.servers import proxy as proxies
 from tests.servers import s3 as servers
 
@@ -33,7 +34,7 @@ STARTS_JVM = {"spark", "connect_server", "standalone_cluster"}
 """The fixtures that start a JVM."""
 SEED = int(os.environ.get("MATERIALIZER_TEST_SEED", "20130310"))
 
-FRESH = int(os.environ.setdefault("MATERIALIZER_FRESH_SEED", str(secrets.randbelow(10**9))))
+FRESH = int(os.environ.setdefault(drawn.SEED, str(secrets.randbelow(10**9))))
 """Another one in each run, in all its workers the same: for a few tests that always look at something new."""
 
 os.environ["TZ"] = "UTC"
@@ -64,6 +65,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.spark)
         if item.nodeid.startswith(tuple(entry["test"] for entry in MOVED)):
             item.add_marker(pytest.mark.slow)
+    for item in drawn.left_out(items, kept=tuple(entry["sibling"] for entry in MOVED)):
+        item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: _turn(item.path))
     config.stash[SLOW] = [i.nodeid for i in items if any(i.get_closest_marker(name) for name in ("slow", "long"))]
     slow = set(config.stash[SLOW])

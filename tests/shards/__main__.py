@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from tests import drawn
 from tests.paths import ROOT
 from tests.shards import record
 from tests.shards.cut import Shard, cut
@@ -69,7 +70,8 @@ def collected() -> tuple[Shard, ...]:
     """Return the shards of all tests that `make test` leaves out."""
     with tempfile.TemporaryDirectory(prefix="shards-") as folder:
         command = pytest_command(Path(folder), "--collect-only", "-m", "slow or long")
-        said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        everything = {**os.environ, drawn.ALL: "1"}
+        said = subprocess.run(command, cwd=ROOT, env=everything, capture_output=True, text=True, check=False)
         if said.returncode:
             raise SystemExit(said.stdout + said.stderr)
         return cut(json.loads((Path(folder) / "outcomes").read_text(encoding="utf-8"))["tests"])
@@ -79,7 +81,7 @@ def start(shard: Shard, folder: Path, seed: int) -> Running:
     """Start a shard in a process group of its own."""
     folder.mkdir()
     (folder / "tests").write_text("\n".join(shard.tests), encoding="utf-8")
-    environment = {**os.environ, "MATERIALIZER_TEST_SEED": str(seed), "MATERIALIZER_VERIFY_ALL": "1"}
+    environment = {**os.environ, "MATERIALIZER_TEST_SEED": str(seed), drawn.ALL: "1"}
     at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     with (folder / "said").open("wb") as said:
         process = subprocess.Popen(

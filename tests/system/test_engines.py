@@ -273,6 +273,7 @@ def test_the_first_clock_opens_count_windows_again(site) -> None:
     assert site.lake.verify("c").is_equal
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("case", ENGINE_CASES)
 def test_case(case, spark, tmp_path) -> None:
     """
@@ -283,6 +284,7 @@ def test_case(case, spark, tmp_path) -> None:
     assert outcome.passed, f"expected {outcome.expected}, found {outcome.found}"
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("engine", some_slow(chance.MAKERS, ("timeSeries", "reactiveState", "eventTimeWindow")))
 def test_random_cases_are_answered_as_by_the_oracle(engine, spark, tmp_path) -> None:
     """

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("checkpoint", ["writing_partials", "wrote_partials", "wrote_output"])
 def test_a_refresh_of_keys_that_died_is_ended(tmp_path: Path, spark: SparkSession, checkpoint: str) -> None:
     """

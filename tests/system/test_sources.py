@@ -711,6 +711,7 @@ TIMES = {
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("kind", TIMES)
 def test_kinds_of_time(site, kind):
     """

@@ -63,6 +63,7 @@ def line(page: Any) -> tuple[float, float, int]:
     return float(data["from"]), float(data["to"]), int(data["edges"])
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("view", VIEWS)
 def test_every_view_fits_is_accessible_and_stands_still(chromium: Any, report: Path, view: str) -> None:
     """
@@ -77,6 +78,7 @@ def test_every_view_fits_is_accessible_and_stands_still(chromium: Any, report: P
             assert [] == violations(page), width
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("size", [SIZES[0], *(pytest.param(s, marks=pytest.mark.slow) for s in SIZES[1:])], ids=str)
 def test_every_view_is_accessible_in_the_dark(chromium: Any, report: Path, view: str, size: tuple[int, int]) -> None:

@@ -356,6 +356,7 @@ def test_large_tables_come_in_several_files(bars: str) -> None:
     assert count == sum(f.rows or 0 for f in added)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("is_end", [False, True])
 def test_late_rows_leave_a_table_laid_out_in_time(bars: str, rng: random.Random, is_end: bool) -> None:
     """

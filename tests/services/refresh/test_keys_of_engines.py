@@ -139,6 +139,7 @@ def of_text(root: Path, keys: int = 1_500, definition: dict[str, Any] = SESSIONS
     return source, lake
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(("keys", "definition"), BOTH)
 def test_results_of_keys_and_whole_slices_are_the_same_tables(
     tmp_path: Path, keys: tuple[str, ...], definition: dict[str, Any]
@@ -202,6 +203,7 @@ def test_the_feed_of_the_output_has_what_results_of_keys_changed(tmp_path: Path)
     assert sorted(map(repr, rows.to_pylist())) == lake.rows()
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("seed", range(3))
 def test_random_histories_are_what_a_loop_says(tmp_path: Path, seed: int) -> None:
     """

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     "p",
     [

@@ -100,6 +100,7 @@ def without_part(row: Row) -> dict[str, Any]:
     return {name: value for name, value in row.asDict().items() if name != "_part"}
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("texts", [list(FUNCTIONS), [t for t in FUNCTIONS if t.startswith(("m", "p"))]])
 def test_rows_are_those_of_plain_lists(spark: SparkSession, rng: random.Random, texts: list[str]) -> None:
     """

@@ -109,6 +109,7 @@ def tied_by_hand(rows: list[dict[str, Any]], ends: list[tuple[Any, Any]]) -> boo
     return False
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(
     "bucket",
     [
@@ -268,6 +269,7 @@ def test_a_hash_can_be_undone(spark, kind, size, bits) -> None:
         assert int.from_bytes(number, "little") == unhashed(row["h"], size), row
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("often", [False, True], ids=["few ties", "many ties"])
 def test_columns_of_a_source_may_have_the_names_of_ours(spark, tmp_path, often) -> None:
     """
