@@ -31,6 +31,7 @@ from materializer.lake.table import open_table
 from materializer.lake.write.new_files import LOG, OF_PLAN, OTHERS
 
 _LOG_FILE: Final = re.compile(r"\.?(\d{20})\.(?:json|crc|checkpoint\b).*")
+_CHECKSUM: Final = re.compile(r"(.*/)\.([^/]+)\.crc")
 _FORMER: Final = "_maintain-"
 """What the folders for new files were called whose files were moved before the commit."""
 _CHECKPOINT: Final = re.compile(r"\d{20}\.checkpoint\b.*\.parquet")
@@ -90,7 +91,12 @@ def leftovers(path: str, *, before: float, since: int | None = None) -> list[Lef
             if is_dead and needed.isdisjoint(f.name for f in files):
                 unneeded.append(Leftover(name, sum(f.bytes for f in files), is_folder=True))
                 continue
-            unneeded += [Leftover(f.name, f.bytes) for f in files if f.name not in needed and f.modified < before]
+            there = {f.name for f in files}
+            unneeded += [
+                Leftover(f.name, f.bytes)
+                for f in files
+                if f.name not in needed and f.modified < before and _checked_by(f.name) not in there
+            ]
     return sorted(unneeded, key=lambda f: f.name)
 
 
@@ -104,6 +110,17 @@ def _listed(path: str) -> dict[str, list[FileEntry]]:
         elif folder.startswith((OF_PLAN, OTHERS)):
             listed.setdefault(folder, []).append(file)
     return listed
+
+
+def _checked_by(name: str) -> str:
+    """Return the file whose checksum Spark wrote into a file, which goes with it; "" if the file is no checksum.
+
+    Examples:
+        >>> _checked_by("files-1/.part-0.parquet.crc"), _checked_by("files-1/part-0.parquet")
+        ('files-1/part-0.parquet', '')
+    """
+    found = _CHECKSUM.fullmatch(name)
+    return f"{found[1]}{found[2]}" if found else ""
 
 
 def remove(path: str, files: Iterable[Leftover]) -> None:

@@ -8,6 +8,7 @@ from dataclasses import astuple
 from datetime import timedelta
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
@@ -52,6 +53,24 @@ def test_only_what_no_version_needs_goes(trades):
     assert (
         set(theirs) == names(leftovers(trades.path, before=later())) == data_files(trades) - set(trades_files(trades))
     )
+
+
+def test_a_checksum_goes_with_its_file(trades):
+    """
+    What Spark keeps beside a file of the newest version stays; beside nothing it goes.
+    """
+    folder = Path(trades.path) / f"{OTHERS}1"
+    folder.mkdir()
+    table = trades.table.to_pyarrow_table()
+    for name in ("part-0.parquet", ".part-0.parquet.crc", ".part-1.parquet.crc"):
+        pq.write_table(table, folder / name)
+        os.utime(folder / name, (1, 1))
+
+    found = names(leftovers(trades.path, before=later()))
+    assert {f"{OTHERS}1/part-0.parquet", f"{OTHERS}1/.part-1.parquet.crc"} == {n for n in found if "/" in n}
+
+    remove(trades.path, leftovers(trades.path, before=later()))
+    assert not folder.exists()
 
 
 def trades_files(trades: Trades) -> list[str]:
