@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from tests import drawn
 from tests.system.builders import Site
 from tests.system.repeats import EXCLUDED, QUICK
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from materializer.config import ExecutorChoice
 
 HERE: Final = Path(__file__).parent
+AMONG: Final = 4
+"""One of so many repeats of a run has a twin."""
 
 
 @pytest.fixture
@@ -34,7 +37,7 @@ def site(tmp_path: Path, spark: SparkSession, site_executor: ExecutorChoice, req
     return Site(
         tmp_path,
         spark,
-        is_compared=site_executor != "spark",
+        is_compared=site_executor != "spark" and (drawn.is_all() or drawn.turn(request.node.nodeid) % AMONG == 0),
         driver_lane_rows=rows,
         expectations=expectations,
         executor=site_executor,
@@ -43,7 +46,9 @@ def site(tmp_path: Path, spark: SparkSession, site_executor: ExecutorChoice, req
 
 @pytest.hookimpl(trylast=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Repeat each test of a lake with `auto`, where a twin of Spark is compared with what the process computed.
+    """Repeat each test of a lake with `auto`, so that the process computes what it can.
+
+    The shards, and some of the tests of each run, compare what the process computed with a twin of Spark.
 
     A test that is not repeated has a reason: its file's in :data:`EXCLUDED`, or its own, which the mark `of_spark` gives.
     """
@@ -54,9 +59,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         pytest.fail(
             f"{test.nodeid}: a lake of its own is not repeated; tests/system/repeats.py has to say why", pytrace=False
         )
-    marks = () if test.nodeid.endswith(QUICK) else pytest.mark.slow
     by_spark = pytest.param("spark", id=pytest.HIDDEN_PARAM)
-    metafunc.parametrize("site_executor", [by_spark, pytest.param("auto", marks=marks)], indirect=True)
+    metafunc.parametrize("site_executor", [by_spark, "auto"], indirect=True)
 
 
 def _why_not_repeated(test: pytest.FunctionDefinition) -> str:
@@ -71,10 +75,18 @@ def _why_not_repeated(test: pytest.FunctionDefinition) -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out repeats of tests in which Spark writes everything."""
+    """Leave out repeats of tests in which Spark writes everything; of the others each run takes one of both, the shards take both."""
     repeats = [i for i in items if _parameters(i).get("site_executor") == "auto" and _parameters(i).get("site") == 0]
     config.hook.pytest_deselected(items=repeats)
     items[:] = [item for item in items if item not in repeats]
+    by_spark = {item.nodeid: item for item in items if _parameters(item).get("site_executor") == "spark"}
+    for repeat in items:
+        name = repeat.nodeid.removesuffix("[auto]").replace("-auto]", "]")
+        if name == repeat.nodeid or name not in by_spark or name.partition("[")[0].endswith(QUICK):
+            continue
+        both = (by_spark[name], repeat)
+        for item in both if drawn.is_all() else both[drawn.turn(name) % 2 :][:1]:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -83,7 +95,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     if report.when == "call" and report.passed and _parameters(item).get("site_executor") == "auto":
         site: Site = item.funcargs["site"]  # type: ignore[attr-defined]
-        if not site.local_runs:
+        if site.is_compared and not site.local_runs:
             report.outcome = "skipped"
             report.longrepr = (
                 str(item.path),

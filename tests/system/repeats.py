@@ -16,4 +16,4 @@ QUICK: Final = (
     "::test_inserts_of_several_commits_are_merged_once",
     "::test_updates_are_recomputed_beside_merged_inserts",
 )
-"""The repeats that each run has; the others are in the shards."""
+"""Tests that each run has with both executors; of the others it takes one of both."""
