@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -40,7 +39,6 @@ def connected(database: str = ":memory:", *, memory: str = MEMORY) -> duckdb.Duc
     """
     import duckdb
 
-    warnings.filterwarnings("ignore", message="Arrow output on a DB-API result", category=UserWarning)
     connection = duckdb.connect(database, config={"memory_limit": memory, "threads": "2"})
     for setting in _SETTINGS:
         connection.execute(f"SET {setting}")
@@ -64,12 +62,8 @@ class Connection:
         self._names.append(name)
 
     def query(self, sql: str) -> pa.Table:
-        """Return the rows of a query.
-
-        It is executed at once: a relation is bound when it is made, and again when its rows are asked for, which takes longer
-        than to copy few rows.
-        """
-        return self.duckdb.execute(sql).to_arrow_table()
+        """Return the rows of a query."""
+        return self.duckdb.sql(sql).to_arrow_table()
 
     def clear(self) -> None:
         """Forget all tables."""
