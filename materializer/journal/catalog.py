@@ -84,12 +84,16 @@ def listed(view: View) -> list[Listed]:
     return rows
 
 
-def write(root: str | Path, view: View) -> None:
-    """Write the list for :func:`read`. A failure is ignored: readers then read the journal."""
-    run = tail(f"{root}/{_JOURNAL}", view.version)
-    if not run or view.broken:
+def write(root: str | Path, view: View, commit: places.Identity) -> None:
+    """Write the list for :func:`read`. A failure is ignored: readers then read the journal.
+
+    Args:
+        root: The lake's root.
+        view: The journal.
+        commit: Identity of the commit file of its version.
+    """
+    if view.broken:
         return
-    commit = list(run[0])
     rows = [as_json(row) for row in listed(view)]
     text = json.dumps({"format": _FORMAT, "version": view.version, "commit": commit, "rows": rows})
     file, content = f"{root}/{_FILE}", text.encode()

@@ -211,7 +211,7 @@ class Journal:
         self.transact(decide)
 
     def tidy(self) -> View:
-        """Fold the journal if it has enough commits, write the list of aggregates, and return the newest view.
+        """Fold the journal if it has enough commits, write what other processes read in its place, and return the newest view.
 
         Two processes may do this at the same time. A journal with an unreadable event is not folded: the event is evidence, and
         a newer release may read it.
@@ -222,12 +222,18 @@ class Journal:
         if self._lists_later:
             self._is_unlisted = True
         else:
-            catalog.write(self.root, view)
+            self._share(view)
         return view
+
+    def _share(self, view: View) -> None:
+        """Write the list of aggregates, and what new processes start from."""
+        commit = self._store.share(view.version, {state.source.path for state in view.all.values()})
+        if commit is not None:
+            catalog.write(self.root, view, commit)
 
     @contextmanager
     def listed_once(self) -> Iterator[None]:
-        """Write the list of aggregates once after the block and not after each refresh in it, because it names all of them."""
+        """Write what other processes read once after the block, and not after each refresh in it, because it is of all aggregates."""
         self._lists_later = True
         try:
             yield
@@ -235,7 +241,7 @@ class Journal:
             self._lists_later = False
             if self._is_unlisted:
                 self._is_unlisted = False
-                catalog.write(self.root, self.view())
+                self._share(self.view())
 
     def gathered(self) -> list[Gathered]:
         """Return size and garbage of the journal and of its history."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from materializer.journal.codec import Row
 
 if TYPE_CHECKING:
+    from materializer.lake.places import Identity
     from materializer.lake.write.vacuum import Leftover
 
 
@@ -73,6 +74,17 @@ class RowStore(Protocol):
 
     def snapshot(self, rows: Sequence[Row], *, expected_version: int) -> int:
         """Replace all rows by *rows* in one commit and return the new version; raises as :meth:`append`."""
+
+    def share(self, version: int, tables: Collection[str]) -> Identity | None:
+        """Let new processes start from *version*, which was read or appended last, where that is cheaper than to read the log.
+
+        Args:
+            version: The version.
+            tables: The tables whose newest versions are shared as well, by path.
+
+        Returns:
+            The identity of its commit file; None if there is none, or if the table is another one by now.
+        """
 
     def commits_since_snapshot(self) -> int:
         """Return how many commits the newest state stands on since all rows were last replaced."""

@@ -11,9 +11,9 @@ and readers load all rows anew.
    generation        1 ──────────────────▶  20 ───────────▶
 ```
 
-The first reading of a journal on this machine is one query of the Delta library, which needs no Arrow of Python's. Where that
-fails, and in a store, it walks back from the newest commit to the one that replaced all rows, and reads the rows of these few
-commits. If one of them did anything but append rows, the Delta library reads the whole log instead.
+The first reading of a journal on this machine is one query of the Delta library, which needs no Arrow of Python's; in a store it
+goes on from what another process shared (:mod:`.start`). Where that fails, it walks back from the newest commit to the one that
+replaced all rows, and reads these few. If one did anything but append rows, the Delta library reads the whole log instead.
 """
 
 # ruff: noqa: PLC0415 - a command with nothing to do reads the journal without pyarrow, whose import would take most of its time
@@ -23,7 +23,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
@@ -38,13 +38,15 @@ from materializer.errors import (
     MaterializerError,
     SourceDamagedError,
 )
+from materializer.journal import start
 from materializer.journal.codec import UNREADABLE, Row
 from materializer.journal.ports import JournalSnapshot
 from materializer.journal.row_reading import BACKUP, Numbered, queried, rows_of_file
+from materializer.journal.walk import REPLACES, is_plain, note_of, since_replaced
 from materializer.lake import places
 from materializer.lake.failures import translated
 from materializer.lake.log import Commit, commit_file, forget, is_begun, latest_version, read_commit, tail
-from materializer.lake.table import current_look, identity, open_table
+from materializer.lake.table import DeltaFolder, current_look, identity, newest_listed, open_table
 
 if TYPE_CHECKING:
     from materializer.lake.write.vacuum import Leftover
@@ -62,9 +64,6 @@ RESTORING: Final = "_materializer.restoring"
 _NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 _RETENTION: Final = "delta.deletedFileRetentionDuration"
 DAY_HOURS: Final = 24
-_MAX_WALK: Final = 200
-"""How many commits are walked back at most; when all rows were replaced before, the Delta library reads the log."""
-_REPLACES: Final = "replaces"
 
 
 class JournalStore:
@@ -80,7 +79,9 @@ class JournalStore:
         self._restoring = f"{places.normalised(root)}/{RESTORING}"
         self._table: DeltaTable | None = None
         self._cached = JournalSnapshot(-1, ())
-        self._seen: places.Identity | None = None
+        self._known: list[places.Identity | None] = []  # of the commits from the one that was looked at last on
+        self._shared: start.Start | None = None
+        self._is_shared = self._may_start = name == "journal" and not places.is_local(self.path)
         self._look: object = None
         self._lock = threading.RLock()
 
@@ -100,22 +101,54 @@ class JournalStore:
             return self._cached
 
     def _newest(self) -> JournalSnapshot:
-        cached = self._cached
-        run = tail(self.path, cached.version) if cached.version >= 0 else []
-        if run and run[0] == self._seen:
-            if len(run) == 1:
-                return cached
-            newest = cached.version + len(run) - 1
-            snapshot = self._extended(cached, newest) or self._loaded()
-            return self._remember(snapshot, run[-1] if snapshot.version == newest else None)
-        if not is_begun(self.path):
-            if cached.version >= 0:
+        cached, known = (self._cached, self._known) if self._cached.version >= 0 else self._started()
+        run = tail(self.path, cached.version) if known else []
+        if run and run[0] == known[-1]:
+            newest: tuple[int, places.Identity] | None = (cached.version + len(run) - 1, run[-1])
+            if (followed := self._extended(cached, cached.version + len(run) - 1)) is not None:
+                return self._remember(followed, run[-1:])
+        elif (newest := newest_listed(self.path)) is None and not is_begun(self.path):
+            if self._cached.version >= 0:
                 raise JournalError(f"the journal at '{self.path}' is gone", hint=BACKUP)
             if places.is_folder(self._restoring):
                 message = f"the journal at '{self.path}' is being restored, or that was interrupted"
                 raise JournalError(message, hint="run the same 'materializer restore' again")
-            return cached
-        return self._remember(self._loaded())
+            return self._cached
+        snapshot = self._loaded(newest and newest[0])
+        return self._remember(snapshot, [newest[1]] if newest and newest[0] == snapshot.version else ())
+
+    def _started(self) -> tuple[JournalSnapshot, list[places.Identity | None]]:
+        """Return the rows that another process shared, and the identity of their commit; it is asked for them once."""
+        self._shared, self._may_start = start.read(self.path) if self._may_start else None, False
+        if self._shared is None:
+            return self._cached, []
+        forget(self.path)
+        for path, noted in self._shared.tables.items():
+            DeltaFolder.at(path).start_from(noted)
+        return self._shared.journal, [self._shared.commit]
+
+    def share(self, version: int, tables: Collection[str]) -> places.Identity | None:
+        """Let new processes start from *version*, if it is what was read or appended last (:mod:`~materializer.journal.start`).
+
+        Args:
+            version: The version.
+            tables: The tables whose newest versions are shared as well, by path.
+
+        Returns:
+            The identity of the commit file of *version*; None if the commits are not those any more that were read and appended.
+        """
+        with self._lock:
+            cached, known = self._cached, self._known
+            first = version - len(known) + 1
+            if version != cached.version or not known or tail(self.path, first)[: len(known)] != known:
+                return None
+            commit = known[-1]
+            if commit is not None and self._is_shared and all(row.kind != UNREADABLE for row in cached.rows):
+                shared = start.Start(cached, commit, DeltaFolder.noted(tables))
+                if shared != self._shared:
+                    start.write(self.path, shared)
+                    self._shared = shared
+            return commit
 
     def append(self, rows: Sequence[Row], *, expected_version: int, mark: str = "") -> int:
         """Append rows in one commit, if the journal still has *expected_version*, and return the new version.
@@ -137,7 +170,7 @@ class JournalStore:
             version, seen = self._write(rows, expected_version, mode="append", mark=mark)
             if self._cached.version == expected_version:
                 generation = self._cached.generation if self._cached.rows else version
-                self._remember(JournalSnapshot(version, (*self._cached.rows, *rows), generation), seen)
+                self._remember(JournalSnapshot(version, (*self._cached.rows, *rows), generation), [*self._known, seen])
             return version
 
     def snapshot(self, rows: Sequence[Row], *, expected_version: int) -> int:
@@ -158,7 +191,7 @@ class JournalStore:
         """Return the mark of the commit that made *version*; "" if there is no such version, or its commit has no mark."""
         if not places.is_file(commit_file(self.path, version)):
             return ""
-        return str(_note(read_commit(self.path, version)).get("mark", ""))
+        return str(note_of(read_commit(self.path, version)).get("mark", ""))
 
     def commits_since_snapshot(self) -> int:
         """Return how many commits followed the last one that replaced all rows."""
@@ -227,7 +260,7 @@ class JournalStore:
         if len(owners) == 1:
             note["aggregate"] = owners.pop()
         if mode == "overwrite":
-            note[_REPLACES] = "all"
+            note[REPLACES] = "all"
         if mark:
             note["mark"] = mark
         if mode == "append":
@@ -284,7 +317,7 @@ class JournalStore:
         run = tail(self.path, expected)
         if len(run) > 1:
             raise self._conflict(expected)
-        is_same = self._cached.version == expected and run[:1] == [self._seen]
+        is_same = self._cached.version == expected and run[:1] == self._known[-1:]
         if self._table is None or not is_same:
             self._table = open_table(self.path)
         elif self._table.version() != expected:
@@ -302,13 +335,15 @@ class JournalStore:
 
     # -- reading -----------------------------------------------------------------------------------------------------------
 
-    def _remember(self, snapshot: JournalSnapshot, seen: places.Identity | None = None) -> JournalSnapshot:
+    def _remember(self, snapshot: JournalSnapshot, known: Sequence[places.Identity | None] = ()) -> JournalSnapshot:
         self._cached = snapshot
-        self._seen = seen or identity(self.path, snapshot.version)
+        self._known = list(known) or [identity(self.path, snapshot.version)]
         return snapshot
 
     def _extended(self, cached: JournalSnapshot, upto: int) -> JournalSnapshot | None:
-        """Return *cached* with the rows of the commits since, or None when all rows have to be loaded."""
+        """Return *cached*, with the rows of the commits since; None when all rows have to be loaded."""
+        if upto == cached.version:
+            return cached
         if not cached.rows:
             return None
         run = []
@@ -345,7 +380,7 @@ class JournalStore:
             if commit is None or not isinstance(exc.__cause__, (OSError, pa.ArrowException)):
                 raise
             try:
-                owner = _note(commit)["aggregate"]
+                owner = note_of(commit)["aggregate"]
             except KeyError:
                 raise exc from exc.__cause__
             return [(commit.version, 0, Row(str(owner), UNREADABLE, "", exc.message))]
@@ -362,9 +397,9 @@ class JournalStore:
             return None
         return None
 
-    def _loaded(self) -> JournalSnapshot:
+    def _loaded(self, newest: int | None) -> JournalSnapshot:
         forget(self.path)
-        return self._queried() or self._walked_back() or self._opened_whole()
+        return self._queried() or self._walked_back(newest) or self._opened_whole()
 
     def _queried(self) -> JournalSnapshot | None:
         """Return all rows by a query of the Delta library; None if it fails, and in a store, where walking back reads less."""
@@ -380,27 +415,18 @@ class JournalStore:
         self._table = table
         return self._of_numbered(rows, table.version())
 
-    def _walked_back(self) -> JournalSnapshot | None:
+    def _walked_back(self, newest: int | None) -> JournalSnapshot | None:
         """Return all rows by walking back through the log, or None when the Delta library has to read it."""
         try:
-            run = self._since_replaced(latest_version(self.path))
+            run = since_replaced(self.path, latest_version(self.path) if newest is None else newest)
         except MaterializerError:
             return None  # the library's error says what is wrong
-        if run is None or not all(map(_is_plain, run[:-1])):
+        if run is None or not all(map(is_plain, run[:-1])):
             return None
         self._table = None
         rows = [row for commit in reversed(run) for row in self._added(commit)]
         generation = next((c.version for c in reversed(run) if c.adds), run[0].version)
         return JournalSnapshot(run[0].version, tuple(rows), generation)
-
-    def _since_replaced(self, newest: int) -> list[Commit] | None:
-        """Return the commits from the newest back to the one that replaced all rows or created the table."""
-        run = []
-        for version in range(newest, max(-1, newest - _MAX_WALK), -1):
-            run.append(read_commit(self.path, version))
-            if version == 0 or _note(run[-1]).get(_REPLACES) == "all":
-                return run
-        return None
 
     def _opened_whole(self) -> JournalSnapshot:
         import pyarrow as pa
@@ -422,18 +448,3 @@ class JournalStore:
             message = f"the journal at '{self.path}' is at version {version}, but holds rows of version {newest}"
             raise JournalError(message, hint=BACKUP)
         return JournalSnapshot(version, tuple(row for _, _, row in numbered), numbered[0][0] if numbered else version)
-
-
-def _note(commit: Commit) -> dict[str, Any]:
-    """Return the commit info that this module wrote; empty for a foreign commit."""
-    try:
-        note = json.loads(commit.user_metadata or "")
-    except ValueError:
-        return {}
-    return note if isinstance(note, dict) else {}
-
-
-def _is_plain(commit: Commit) -> bool:
-    """Whether a commit only appended rows."""
-    is_same = commit.metadata is None and commit.protocol is None and not commit.removes
-    return is_same and all(f.data_change and not f.has_deletion_vector for f in commit.adds)

@@ -51,6 +51,19 @@ class TableHead:
 
 
 @dataclass(frozen=True, slots=True)
+class NotedHead:
+    """What a table was once: it still is if the newest commit file has the same identity.
+
+    Args:
+        head: Its newest version, and its id.
+        commit: Identity of the commit file of that version.
+    """
+
+    head: TableHead
+    commit: places.Identity
+
+
+@dataclass(frozen=True, slots=True)
 class TableFeatures:
     """The features that determine who may read and write a table.
 
@@ -105,6 +118,7 @@ class DeltaFolder:
         self._identity: places.Identity | None = None
         self._look: object = None
         self._carried: dict[str, tuple[int, int | None]] = {}
+        self._noted: NotedHead | None = None
         self._lock = threading.RLock()
 
     @classmethod
@@ -113,6 +127,24 @@ class DeltaFolder:
         key = places.absolute(path)
         with cls._guard:
             return cls._folders.setdefault(key, cls(key))
+
+    @classmethod
+    def noted(cls, paths: Collection[str]) -> dict[str, NotedHead]:
+        """Return what this process knows of some tables on stores, for :meth:`start_from` in another one; it looks at none."""
+        known = {path: cls.at(path).note() for path in sorted(paths) if not places.is_local(path)}
+        return {path: noted for path, noted in known.items() if noted is not None}
+
+    def note(self) -> NotedHead | None:
+        """Return what this process knows of the table without looking; None if it has not looked yet."""
+        with self._lock:
+            if self._table is None or self._identity is None:
+                return self._noted
+            return NotedHead(TableHead(self._table.version(), str(self._table.metadata().id)), self._identity)
+
+    def start_from(self, noted: NotedHead) -> None:
+        """Let :meth:`head` open the table only if it is not any more what it was for another process."""
+        with self._lock:
+            self._noted = noted
 
     def exists(self) -> bool:
         """Return whether a Delta table exists at the path."""
@@ -130,8 +162,20 @@ class DeltaFolder:
             SourceDamagedError: If the log has a hole or cannot be parsed.
             StorageError: If the table cannot be read.
         """
-        table = self.opened()
-        return TableHead(table.version(), str(table.metadata().id))
+        with self._lock:
+            if self._table is None and self._noted is not None and self._is_as_noted(self._noted):
+                return self._noted.head
+            table = self.opened()
+            return TableHead(table.version(), str(table.metadata().id))
+
+    def _is_as_noted(self, noted: NotedHead) -> bool:
+        look = current_look(self.path)
+        if look is None or look is not self._look:
+            if tail(self.path, noted.head.version) != [noted.commit]:
+                self._noted = None
+                return False
+            self._look = look
+        return True
 
     def fact(self, key: Hashable, make: Callable[[], _Fact]) -> _Fact:
         """Return a fact of the present state of the table, which the readers of a block (:mod:`.reads`) make once.
@@ -276,6 +320,20 @@ def identity(path: str, version: int) -> places.Identity | None:
     """Return an identity of the commit file of *version* that no other file has; None if the file does not exist."""
     with translated(path, "reading the log of"):
         return places.identity(commit_file(path, version))
+
+
+def newest_listed(path: str) -> tuple[int, places.Identity] | None:
+    """Return the newest version that a table of a store has a commit file of, and the identity of that file, by one listing.
+
+    Returns:
+        None for a path, and if there is no commit file.
+    """
+    if places.is_local(path):
+        return None
+    with translated(path, "reading the log of"):
+        found = places.identities(f"{path}/_delta_log")
+    newest = max((name for name in found if name.endswith(".json") and name[:-5].isdigit()), default=None)
+    return None if newest is None else (int(newest[:-5]), found[newest])
 
 
 def open_table(path: str, version: int | None = None) -> DeltaTable:

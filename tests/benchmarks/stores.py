@@ -1,9 +1,10 @@
-"""Benchmark: requests, bytes and seconds of commands over a lake on S3, with and without time added to each request.
+"""Benchmark: requests, bytes by kind, and seconds of commands over a lake on S3, with and without time added to each request.
 
     python -m tests.benchmarks.stores [--aggregates 50] [--delays 0 0.02] [--json]
 
 An S3 server of this machine (`make servers`) has the lake; a proxy counts and delays. *warm* is a process that has looked at
-the lake before, *cold* one that has not. Spark only aggregates rows that the driver read; its own requests are not measured.
+the lake before, *new process* the command in a process of its own, whose seconds are mostly its start. Spark only aggregates rows
+that the driver read; its own requests are not measured.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -27,7 +30,7 @@ from materializer import Materializer
 from materializer.config import Config
 from tests.servers import proxy as proxies
 from tests.servers import s3
-from tests.servers.proxy import Proxy, by_kind
+from tests.servers.proxy import Proxy, by_kind, bytes_by_kind
 
 START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 SCHEMA: Final = pa.schema([("ts", pa.timestamp("us", "UTC")), ("v", pa.int64())])
@@ -44,13 +47,13 @@ class Step:
     Args:
         name: The command.
         seconds: Its wall time.
-        bytes: Bytes of all requests and answers.
-        requests: Number of requests by kind.
+        bytes: Bytes of its requests and answers by kind.
+        requests: Number of its requests by kind.
     """
 
     name: str
     seconds: float
-    bytes: int
+    bytes: dict[str, int]
     requests: dict[str, int]
 
     @property
@@ -92,8 +95,17 @@ class Bench:
         with self.proxy.counted() as requests:
             result = command()
         seconds = round(time.perf_counter() - began, 3)
-        self.steps[name] = Step(name, seconds, sum(r.sent + r.received for r in requests), by_kind(requests))
+        self.steps[name] = Step(name, seconds, bytes_by_kind(requests), by_kind(requests))
         return result
+
+    def in_new_process(self, *arguments: str) -> str:
+        """Give a command in a process of its own, and return what it prints."""
+        with tempfile.NamedTemporaryFile("w", suffix=".toml") as config:
+            config.write(f'[sources]\ntrades = "{self.bucket}/trades"\n')
+            config.flush()
+            command = [sys.executable, "-c", "from materializer.adapters.cli import main; main()", *arguments]
+            options = ["--lake", f"{self.bucket}/lake", "--config", config.name]
+            return subprocess.run([*command, *options], check=True, stdout=subprocess.PIPE, text=True).stdout
 
     def run(self, aggregates: int) -> dict[str, Step]:
         """Do every command once, and return what each took."""
@@ -106,11 +118,11 @@ class Bench:
         lake.refresh("hourly")
         self.add(20, 2)
         self.step("small refresh, warm", lambda: lake.refresh("hourly"))
-        self.step("no-op, cold", lambda: self.opened().refresh("hourly"))
+        self.step("no-op, new process", lambda: self.in_new_process("refresh", "hourly"))
         lake.apply([HOURLY.format(name=f"hourly_{i}") for i in range(1, aggregates)])
         lake.status()
         self.step(f"status of {aggregates}, warm", lake.status)
-        self.step(f"status of {aggregates}, new journal", lambda: self.opened().status())
+        self.step(f"status of {aggregates}, new process", lambda: self.in_new_process("status"))
         self.step("maintain", lambda: lake.maintain("hourly"))
         return self.steps
 
@@ -143,10 +155,9 @@ def main() -> None:
     for delay, steps in found.items():
         print(f"{delay * 1000:.0f} ms added to each request")
         for step in steps.values():
-            kinds = ", ".join(f"{count} {kind}" for kind, count in step.requests.items())
-            print(
-                f"  {step.name:28} {step.seconds:7.2f} s {step.total:5} requests {step.bytes / 1000:8.1f} kB: {kinds}"
-            )
+            kinds = ", ".join(f"{n} {kind} {step.bytes[kind] / 1000:.1f} kB" for kind, n in step.requests.items())
+            size = sum(step.bytes.values()) / 1000
+            print(f"  {step.name:28} {step.seconds:7.2f} s {step.total:5} requests {size:8.1f} kB: {kinds}")
 
 
 if __name__ == "__main__":

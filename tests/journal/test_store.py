@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from materializer.errors import JournalConflictError, JournalError
 from materializer.journal import store as store_module
+from materializer.journal import walk as walk_module
 from materializer.journal.codec import Row
 from materializer.journal.ports import JournalSnapshot
 from materializer.journal.store import JournalStore
@@ -396,9 +397,10 @@ def test_what_reading_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     version = store.snapshot([row(n) for n in range(200)], expected_version=version)
     fill(store, 1, 2)
     opened: list[int] = []
-    monkeypatch.setattr(
-        store_module, "read_commit", lambda path, version: opened.append(version) or commit(path, version)
-    )
+    for module in (store_module, walk_module):
+        monkeypatch.setattr(
+            module, "read_commit", lambda path, version: opened.append(version) or commit(path, version)
+        )
     monkeypatch.setattr(store_module, "open_table", lambda path: opened.append(-1) or table(path))
     commit, table = read_commit, open_table
 

@@ -17,7 +17,7 @@ from materializer.errors import (
     StorageError,
     TableNotFoundError,
 )
-from materializer.lake.table import DeltaFolder, TableHead
+from materializer.lake.table import DeltaFolder, NotedHead, TableHead, identity
 from tests.tables import with_features
 
 NOBODY = 65534
@@ -47,6 +47,29 @@ def test_a_recreated_table_is_another_one(trades) -> None:
 
     assert 0 == folder.head().version == old.version
     assert new.id == folder.head().table_id != old.table_id
+
+
+def test_what_another_process_noted_holds_as_long_as_the_commit_is_the_same(trades) -> None:
+    """
+    It is not opened again: what was noted is answered. After a commit, and after it was recreated at the same version, it is looked at.
+    """
+    table = trades()
+    commit = identity(table.path, 0)
+    assert commit is not None
+
+    def from_note() -> TableHead:
+        folder = DeltaFolder(table.path)
+        folder.start_from(NotedHead(TableHead(0, "noted"), commit))
+        return folder.head()
+
+    assert TableHead(0, "noted") == from_note()
+    table.append((0, "a", 1))
+    assert TableHead(1, table.id) == from_note()
+    shutil.rmtree(table.path)
+    assert TableHead(0, trades().id) == from_note()
+    shutil.rmtree(table.path)
+    with pytest.raises(TableNotFoundError):
+        from_note()
 
 
 def test_looking_at_an_unchanged_table_is_cheap(trades) -> None:

@@ -130,6 +130,11 @@ def by_kind(requests: list[Request]) -> dict[str, int]:
     return dict(sorted(Counter(r.kind for r in requests).items()))
 
 
+def bytes_by_kind(requests: list[Request]) -> dict[str, int]:
+    """Return the bytes of requests and answers by kind."""
+    return {kind: sum(r.sent + r.received for r in requests if r.kind == kind) for kind in by_kind(requests)}
+
+
 @contextmanager
 def started(upstream: int) -> Iterator[Proxy]:
     """Run a proxy before the server at port *upstream* during the block."""

@@ -12,6 +12,7 @@ from materializer.config import Config
 from materializer.errors import DefinitionError, QualityGateError, UsageError
 from materializer.lake import places, store_settings
 from materializer.lake.log import latest_version
+from tests.benchmarks.stores import HOURLY as BENCH_HOURLY
 from tests.benchmarks.stores import Bench
 from tests.servers.proxy import Proxy
 from tests.servers.s3 import S3Server
@@ -156,5 +157,32 @@ def test_commands_ask_a_store_little(bucket: str, proxy: Proxy, spark: Any) -> N
     steps = Bench(bucket, proxy, spark).run(aggregates=8)
 
     assert 6 >= steps["no-op, warm"].total
+    assert 6 >= steps["no-op, new process"].total
     assert 60 >= steps["small refresh, warm"].total
     assert 8 + 3 >= steps["status of 8, warm"].total
+
+
+def test_a_new_process_with_nothing_to_do_asks_a_store_little(bucket: str, proxy: Proxy, spark: Any) -> None:
+    """
+    However long the journal and the log of the source are, and whether the journal was just folded; so does one of several.
+    """
+    bench = Bench(bucket, proxy, spark)
+    bench.add(0, 1000)
+    lake = bench.opened()
+    lake.apply([BENCH_HOURLY.format(name=name) for name in ("hourly", "other")])
+    lake.refresh("other")
+    found = []
+    for n in range(8):
+        lake.refresh("hourly")
+        with proxy.counted() as requests:
+            said = bench.in_new_process("refresh", "hourly")
+        found.append((len(requests), "hourly: up to date" in said))
+        bench.add(10 + n, 2)
+    lake.refresh("hourly")
+    lake.refresh("other")
+    with proxy.counted() as requests:
+        said = bench.in_new_process("refresh", "--all")
+
+    assert [(5, True)] * 8 == found
+    assert 2 == said.count("up to date")
+    assert 2 * 6 >= len(requests)

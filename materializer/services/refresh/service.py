@@ -115,7 +115,7 @@ class Refresher:
             idle = self._nothing_to_do(state, Request(options))
         if idle is not None:
             self._deliver(state, handler)
-            problem = registration.why_not(self.lake.journal.view().named(name))
+            problem = registration.why_not(self.lake.journal.last_view.named(name))
             return replace(idle, warnings=(problem,) if problem else (), seconds=time.perf_counter() - began)
         from materializer.services.commit.lease import run
 
