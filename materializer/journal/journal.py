@@ -227,7 +227,9 @@ class Journal:
 
     def _share(self, view: View) -> None:
         """Write the list of aggregates, and what new processes start from."""
-        commit = self._store.share(view.version, {state.source.path for state in view.all.values()})
+        states = view.all.values()
+        wanted = {state.source.path for state in states} | {f"{self.root}/{state.name}" for state in states}
+        commit = self._store.share(view.version, wanted)
         if commit is not None:
             catalog.write(self.root, view, commit)
 

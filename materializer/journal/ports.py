@@ -80,7 +80,7 @@ class RowStore(Protocol):
 
         Args:
             version: The version.
-            tables: The tables whose newest versions are shared as well, by path.
+            tables: Paths of tables and of folders of tables; what is known of these is shared as well.
 
         Returns:
             The identity of its commit file; None if there is none, or if the table is another one by now.

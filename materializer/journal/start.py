@@ -1,4 +1,4 @@
-"""What a new process on an object store starts with: the rows of the journal and the newest versions of tables, in one file.
+"""What a new process on an object store starts from: the rows of the journal, and what is known of tables, in one file.
 
 Without it a process reads two files for each commit since the journal was folded, and the log of each table. The file lies
 beside the journal, is written at the end of a command that wrote, and may be deleted at any time. Nothing in it is believed unless
@@ -19,7 +19,7 @@ from typing import Final
 from materializer.journal.codec import Row
 from materializer.journal.ports import JournalSnapshot
 from materializer.lake import places
-from materializer.lake.table import NotedHead, TableHead
+from materializer.lake.table import NotedTable, TableHead
 
 _FILE: Final = "start.json.gz"
 _FORMAT: Final = 1
@@ -33,12 +33,12 @@ class Start:
     Args:
         journal: The journal at one version.
         commit: Identity of the commit file of that version.
-        tables: The newest version of each table that was looked at, by its path.
+        tables: What is known of tables at their newest version, by path.
     """
 
     journal: JournalSnapshot
     commit: places.Identity
-    tables: Mapping[str, NotedHead]
+    tables: Mapping[str, NotedTable]
 
 
 def read(journal: str) -> Start | None:
@@ -52,8 +52,8 @@ def read(journal: str) -> Start | None:
             return None
         rows = tuple(Row(*values) for values in data["rows"])
         tables = {
-            path: NotedHead(TableHead(version, table_id), tuple(commit))
-            for path, (version, table_id, commit) in data["tables"].items()
+            path: NotedTable(TableHead(version, table_id), tuple(commit), count, numbers)
+            for path, (version, table_id, commit, count, numbers) in data["tables"].items()
         }
         snapshot = JournalSnapshot(int(data["version"]), rows, int(data["generation"]))
         return Start(snapshot, tuple(data["commit"]), tables)
@@ -70,7 +70,8 @@ def write(journal: str, start: Start) -> None:
         "generation": start.journal.generation,
         "commit": start.commit,
         "tables": {
-            path: (noted.head.version, noted.head.table_id, noted.commit) for path, noted in start.tables.items()
+            path: (noted.head.version, noted.head.table_id, noted.commit, noted.rows, noted.numbers)
+            for path, noted in start.tables.items()
         },
         "rows": [astuple(row) for row in start.journal.rows],
     }

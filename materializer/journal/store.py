@@ -132,7 +132,7 @@ class JournalStore:
 
         Args:
             version: The version.
-            tables: The tables whose newest versions are shared as well, by path.
+            tables: Paths of tables and of folders of tables; what is known of these is shared as well.
 
         Returns:
             The identity of the commit file of *version*; None if the commits are not those any more that were read and appended.

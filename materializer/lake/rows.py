@@ -23,10 +23,7 @@ if TYPE_CHECKING:
 
 def row_count(path: str) -> int | None:
     """Return the number of rows of the newest version, from file statistics; None if some file has no row count."""
-    table = DeltaFolder.at(path).opened()
-    with translated(path, "reading"):
-        counts = pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()["num_records"]
-    return None if counts.null_count else (pc.sum(counts).as_py() or 0)
+    return DeltaFolder.at(path).rows()
 
 
 def size_of(path: str) -> int:

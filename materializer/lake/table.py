@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Final, TypeVar
 
 from deltalake import DeltaTable
@@ -51,16 +51,20 @@ class TableHead:
 
 
 @dataclass(frozen=True, slots=True)
-class NotedHead:
+class NotedTable:
     """What a table was once: it still is if the newest commit file has the same identity.
 
     Args:
         head: Its newest version, and its id.
         commit: Identity of the commit file of that version.
+        rows: Number of its rows; None if nobody counted them.
+        numbers: The largest number under each transaction identifier that was asked for.
     """
 
     head: TableHead
     commit: places.Identity
+    rows: int | None = None
+    numbers: Mapping[str, int | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +122,7 @@ class DeltaFolder:
         self._identity: places.Identity | None = None
         self._look: object = None
         self._carried: dict[str, tuple[int, int | None]] = {}
-        self._noted: NotedHead | None = None
+        self._noted: NotedTable | None = None
         self._lock = threading.RLock()
 
     @classmethod
@@ -129,20 +133,35 @@ class DeltaFolder:
             return cls._folders.setdefault(key, cls(key))
 
     @classmethod
-    def noted(cls, paths: Collection[str]) -> dict[str, NotedHead]:
-        """Return what this process knows of some tables on stores, for :meth:`start_from` in another one; it looks at none."""
-        known = {path: cls.at(path).note() for path in sorted(paths) if not places.is_local(path)}
+    def noted(cls, wanted: Collection[str]) -> dict[str, NotedTable]:
+        """Return what this process knows of tables on stores, for :meth:`start_from` in another one; it looks at none.
+
+        Args:
+            wanted: Paths of tables, and of folders. Of tables in a folder the rows are counted.
+        """
+        with cls._guard:
+            folders = sorted(cls._folders.items())
+        known = {}
+        for path, table in folders:
+            is_inside = any(path.startswith(f"{folder}/") for folder in wanted)
+            if (is_inside or path in wanted) and not places.is_local(path):
+                known[path] = table.note(counts=is_inside)
         return {path: noted for path, noted in known.items() if noted is not None}
 
-    def note(self) -> NotedHead | None:
-        """Return what this process knows of the table without looking; None if it has not looked yet."""
+    def note(self, *, counts: bool) -> NotedTable | None:
+        """Return what this process knows of the table without looking, perhaps with its rows; None if it has not looked yet."""
         with self._lock:
-            if self._table is None or self._identity is None:
+            table = self._table
+            if table is None or self._identity is None:
                 return self._noted
-            return NotedHead(TableHead(self._table.version(), str(self._table.metadata().id)), self._identity)
+            rows, numbers = None, {}
+            with suppress(MaterializerError, DeltaError):
+                rows = _rows_of(table) if counts else None
+                numbers = {app_id: self.carried(table, app_id) for app_id in self._carried}
+            return NotedTable(TableHead(table.version(), str(table.metadata().id)), self._identity, rows, numbers)
 
-    def start_from(self, noted: NotedHead) -> None:
-        """Let :meth:`head` open the table only if it is not any more what it was for another process."""
+    def start_from(self, noted: NotedTable) -> None:
+        """Open the table for what is noted only if it is not any more what it was for another process."""
         with self._lock:
             self._noted = noted
 
@@ -163,19 +182,28 @@ class DeltaFolder:
             StorageError: If the table cannot be read.
         """
         with self._lock:
-            if self._table is None and self._noted is not None and self._is_as_noted(self._noted):
-                return self._noted.head
+            if (noted := self._as_noted()) is not None:
+                return noted.head
             table = self.opened()
             return TableHead(table.version(), str(table.metadata().id))
 
-    def _is_as_noted(self, noted: NotedHead) -> bool:
-        look = current_look(self.path)
+    def _as_noted(self) -> NotedTable | None:
+        """Return what another process noted, if the table was not opened yet and is still the same."""
+        noted, look = self._noted, current_look(self.path)
+        if self._table is not None or noted is None:
+            return None
         if look is None or look is not self._look:
             if tail(self.path, noted.head.version) != [noted.commit]:
                 self._noted = None
-                return False
+                return None
             self._look = look
-        return True
+        return noted
+
+    def rows(self) -> int | None:
+        """Return the number of rows, from file statistics; None if some file has no row count."""
+        with self._lock, translated(self.path, "reading"):
+            noted = self._as_noted()
+            return _rows_of(self.opened()) if noted is None or noted.rows is None else noted.rows
 
     def fact(self, key: Hashable, make: Callable[[], _Fact]) -> _Fact:
         """Return a fact of the present state of the table, which the readers of a block (:mod:`.reads`) make once.
@@ -210,6 +238,8 @@ class DeltaFolder:
     def transaction_version(self, app_id: str) -> int | None:
         """Return the largest number recorded under a transaction identifier; None if there is none."""
         with self._lock, translated(self.path, "reading"):
+            if (noted := self._as_noted()) is not None and app_id in noted.numbers:
+                return noted.numbers[app_id]
             try:
                 return self.carried(self.opened(), app_id)
             except DeltaError:
@@ -297,6 +327,13 @@ class DeltaFolder:
                 self._look = current_look(self.path)
 
 
+def _rows_of(table: DeltaTable) -> int | None:
+    import pyarrow as pa  # noqa: PLC0415 - a command with nothing to do counts no rows
+
+    counts = pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()["num_records"]
+    return None if counts.null_count else sum(counts.to_pylist())
+
+
 @contextmanager
 def one_look() -> Iterator[None]:
     """Look at each table of a store, and at the journal, only once during the block, which decides on what was seen.
@@ -379,9 +416,9 @@ def features_of(table: DeltaTable) -> TableFeatures:
 def is_typed_by_others(table: DeltaTable, columns: Collection[str]) -> bool:
     """Return whether a column needs more than its Arrow type to be read: padded strings, times that are folder names."""
     folders = set(table.metadata().partition_columns) & set(columns)
-    for field in json.loads(table.schema().to_json())["fields"]:
-        if field["name"] in folders and field["type"] in {"date", "timestamp", "timestamp_ntz"}:
+    for each in json.loads(table.schema().to_json())["fields"]:
+        if each["name"] in folders and each["type"] in {"date", "timestamp", "timestamp_ntz"}:
             return True
-        if field["name"] in columns and _PADDED in field.get("metadata", {}):
+        if each["name"] in columns and _PADDED in each.get("metadata", {}):
             return True
     return False

@@ -17,7 +17,7 @@ from materializer.errors import (
     StorageError,
     TableNotFoundError,
 )
-from materializer.lake.table import DeltaFolder, NotedHead, TableHead, identity
+from materializer.lake.table import DeltaFolder, NotedTable, TableHead, identity
 from tests.tables import with_features
 
 NOBODY = 65534
@@ -59,7 +59,7 @@ def test_what_another_process_noted_holds_as_long_as_the_commit_is_the_same(trad
 
     def from_note() -> TableHead:
         folder = DeltaFolder(table.path)
-        folder.start_from(NotedHead(TableHead(0, "noted"), commit))
+        folder.start_from(NotedTable(TableHead(0, "noted"), commit))
         return folder.head()
 
     assert TableHead(0, "noted") == from_note()
@@ -70,6 +70,35 @@ def test_what_another_process_noted_holds_as_long_as_the_commit_is_the_same(trad
     shutil.rmtree(table.path)
     with pytest.raises(TableNotFoundError):
         from_note()
+
+
+def test_what_is_noted_of_a_table_is_what_it_has(bucket: str) -> None:
+    """
+    Version, id, rows and the numbers that were asked for: the same from the note as from the table; another number is looked up.
+    """
+    path, at = f"{bucket}/trades", {"x": 7, "y": None}
+    rows = pa.table({"v": [1, 2, 3]})
+    for n in (6, 7):
+        number = CommitProperties(app_transactions=[Transaction("x", n), Transaction("z", n)])
+        write_deltalake(path, rows, mode="append", commit_properties=number)
+    folder = DeltaFolder.at(path)
+    assert at == {name: folder.transaction_version(name) for name in at}
+    noted = DeltaFolder.noted([bucket])[path]
+    other = DeltaFolder(path)
+    other.start_from(noted)
+
+    assert (folder.head(), 6, at) == (noted.head, noted.rows, noted.numbers)
+    assert (folder.head(), 6, at) == (
+        other.head(),
+        other.rows(),
+        {name: other.transaction_version(name) for name in at},
+    )
+    assert None is DeltaFolder.noted([path])[path].rows
+    assert 7 == other.transaction_version("z")
+    write_deltalake(path, rows, mode="append")
+    late = DeltaFolder(path)
+    late.start_from(noted)
+    assert (9, 2, 7) == (late.rows(), late.head().version, late.transaction_version("x"))
 
 
 def test_looking_at_an_unchanged_table_is_cheap(trades) -> None:

@@ -160,6 +160,7 @@ def test_commands_ask_a_store_little(bucket: str, proxy: Proxy, spark: Any) -> N
     assert 6 >= steps["no-op, new process"].total
     assert 60 >= steps["small refresh, warm"].total
     assert 8 + 3 >= steps["status of 8, warm"].total
+    assert 8 + 5 >= steps["status of 8, new process"].total
 
 
 def test_a_new_process_with_nothing_to_do_asks_a_store_little(bucket: str, proxy: Proxy, spark: Any) -> None:
