@@ -318,7 +318,7 @@ def put_if_absent(place: str, data: bytes) -> Identity | None:
     try:
         if not is_local(place):
             tag = _store(place).put(data, "create")
-            return (tag, len(data)) if tag else identity(place)
+            return _identity({"e_tag": tag, "size": len(data)}) if tag else identity(place)
         own = f"{place}.{uuid4().hex}"
         try:
             Path(own).write_bytes(data)
@@ -419,7 +419,8 @@ def _store(place: str) -> StorePlace:
 
 
 def _identity(meta: Any) -> Identity:
-    return (meta["e_tag"] or meta["last_modified"].isoformat(), meta["size"])
+    tag = (meta["e_tag"] or "").strip('"')  # ADLS has it in quotes, but not in its listings
+    return (tag or meta["last_modified"].isoformat(), meta["size"])
 
 
 def _entry(name: str, meta: Any) -> FileEntry:

@@ -14,6 +14,7 @@ import pytest
 
 from materializer.errors import ConfigError
 from materializer.lake import places, store_settings
+from tests.servers.stores import STORES
 
 
 @pytest.fixture(params=["folder", "s3"])
@@ -151,6 +152,24 @@ def test_a_run_ends_at_the_first_gap(place: str) -> None:
     assert places.identity(f"{place}/006.json") is None
     places.put(f"{place}/003.json", b"other")
     assert run[0] != places.run_of(place, (f"{n:03}.json" for n in count(3)))[0]
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_file_is_the_same_by_whatever_request(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Who wrote it, asks for it or lists it gets one identity, on every store: a listing of ADLS writes tags without their quotes.
+    """
+    if not STORES[store].BINARY.exists():
+        pytest.skip(STORES[store].MISSING)
+    with STORES[store].started(tmp_path) as server:
+        for name, value in server.environment().items():
+            monkeypatch.setenv(name, value)
+        folder = f"{server.bucket('some-bucket')}/lake"
+        made = places.put_if_absent(f"{folder}/a", b"1")
+
+        assert (
+            made == places.identity(f"{folder}/a") == places.identities(folder)["a"] == places.run_of(folder, "ab")[0]
+        )
 
 
 def test_one_of_many_makes_a_file(place: str) -> None:
