@@ -57,7 +57,7 @@ class NotedTable:
     Args:
         head: Its newest version, and its id.
         commit: Identity of the commit file of that version.
-        rows: Number of its rows; None if nobody counted them.
+        rows: Number of its rows; None if they were not counted.
         numbers: The largest number under each transaction identifier that was asked for.
     """
 
