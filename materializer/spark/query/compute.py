@@ -20,7 +20,6 @@ from pyspark.sql.group import GroupedData
 from pyspark.sql.types import StructType
 
 from materializer.core.compiled.bucket_sql import bucket_end_sql, bucket_start_sql, instant_of_sql, spans_sql
-from materializer.core.compiled.by_hash import TIED
 from materializer.core.compiled.definition import SLICE, Definition, key_column, quoted
 from materializer.core.spec.table_names import in_sql
 from materializer.core.time.spans import EVERYTHING, SpanSet
@@ -36,7 +35,8 @@ AT: Final = "materializer at"
 """Scratch column: the start of a row's bucket as an instant."""
 KEPT: Final = "f_kept"
 """Column of a combined frame: whether HAVING accepts the group."""
-_METRICS: Final = "metrics"
+METRICS: Final = "metrics"
+"""Name of what a query observes on its way; see :func:`metrics_of`."""
 SKIPPED_BY: Final = frozenset({"string", "boolean", "tinyint", "smallint", "int", "bigint"})
 """Types of key columns that are compared with literals, so that Delta skips files."""
 
@@ -211,45 +211,13 @@ def kept_partials(definition: Definition, frame: DataFrame, spans: SpanSet) -> D
 
 def finalise(definition: Definition, partials: DataFrame, spans: SpanSet) -> DataFrame:
     """Return the output rows of some partials: measures finalised, HAVING applied, columns as in the SELECT."""
-    partials = _named(definition, partials, spans)
+    partials = named(definition, partials, spans)
     if definition.layout.having:
         partials = partials.where(definition.layout.having)
     return partials.select(*[sf.expr(sql).alias(name) for name, sql in output_expressions(definition, spans)])
 
 
-def combined(
-    definition: Definition, partials: DataFrame, spans: SpanSet, aggregates: Sequence[str] = ()
-) -> tuple[DataFrame, Observation | None]:
-    """Return partials and output side by side, so that one fetch returns both; :func:`split` separates them.
-
-    Args:
-        definition: The definition of the partials.
-        partials: The partials.
-        spans: The spans of their buckets.
-        aggregates: SQL aggregates over the output columns, without window functions and distinct values, that the query
-            evaluates on its way.
-
-    Returns:
-        The frame, and the observation of the aggregates for :func:`metrics_of`. The observation is None without aggregates,
-        and where it is impossible: HAVING leaves out some of the rows, or an output column has the name of an internal one.
-    """
-    expressions = output_expressions(definition, spans)
-    stored = [name for name, _ in definition.partial_columns]
-    is_taken = {name.lower() for name in (*stored, KEPT)} & {name.lower() for name, _ in expressions}
-    is_observed = bool(aggregates) and not definition.layout.having and not is_taken
-    finals = [(name if is_observed else FINAL + str(i), sql) for i, (name, sql) in enumerate(expressions)]
-    passes = sf.expr(definition.layout.having or "true").alias(KEPT)
-    named = _named(definition, partials, spans)
-    others = [sf.col(quoted(TIED))] if TIED in partials.columns else []
-    frame = named.select(*map(sf.col, stored), *[sf.expr(sql).alias(name) for name, sql in finals], passes, *others)
-    if not is_observed:
-        return frame, None
-    observation = Observation(f"checks_{uuid4().hex}")
-    metrics = sf.expr(f"struct({', '.join(f'{sql} AS m_{i}' for i, sql in enumerate(aggregates))})")
-    return frame.observe(observation, metrics.alias(_METRICS)), observation
-
-
-def _named(definition: Definition, partials: DataFrame, spans: SpanSet) -> DataFrame:
+def named(definition: Definition, partials: DataFrame, spans: SpanSet) -> DataFrame:
     """Return partials with keys and bucket also under their output names, which formulas and HAVING use."""
     taken = {name.lower() for name in partials.columns}
     groups = [(name, sql) for name, sql in _group_expressions(definition, spans).items() if name.lower() not in taken]
@@ -258,11 +226,20 @@ def _named(definition: Definition, partials: DataFrame, spans: SpanSet) -> DataF
 
 def _group_expressions(definition: Definition, spans: SpanSet) -> dict[str, str]:
     """Return the expression over partial columns of bucket and keys, by output name."""
+    end = definition.spec.bucket_end
+    ends = {end: bucket_end_sql(definition.grid, SLICE, spans)} if end else {}
+    return ends | _stored_groups(definition)
+
+
+def _stored_groups(definition: Definition) -> dict[str, str]:
     spec = definition.spec
     found = {spec.bucket_start: SLICE} if spec.bucket_start else {}
-    if spec.bucket_end:
-        found[spec.bucket_end] = bucket_end_sql(definition.grid, SLICE, spans)
     return found | {key.name: quoted(key_column(key.name)) for key in spec.keys}
+
+
+def stored_expressions(definition: Definition) -> dict[str, str]:
+    """Return those of :func:`output_expressions` that no span is needed for, by output name: all but the end of a bucket."""
+    return _stored_groups(definition) | dict(definition.layout.finals)
 
 
 def frame_of(spark: SparkSession, rows: pa.Table, types: Mapping[str, str]) -> DataFrame:
@@ -299,25 +276,6 @@ def few(frame: DataFrame, most: int) -> pa.Table | None:
             raise
         return None
     return found if found.num_rows <= most else None
-
-
-def split(definition: Definition, table: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Return (partials, output) of a fetched combined frame, both ordered by bucket and keys."""
-    keys = [n for n in definition.group_columns if _is_sortable(table.schema.field(n).type)]
-    finals = [FINAL + str(i) for i in range(len(definition.output_columns))]
-    table = table.rename_columns([*(name for name, _ in definition.partial_columns), *finals, KEPT])
-    table = table.sort_by([(n, "ascending") for n in keys])
-    partials = table.select([name for name, _ in definition.partial_columns])
-    through = table.filter(table[KEPT]) if definition.layout.having else table
-    output = through.select(finals).rename_columns([name for name, _ in definition.output_columns])
-    return partials, output
-
-
-def _is_sortable(kind: pa.DataType) -> bool:
-    types = pa.types
-    return bool(
-        types.is_primitive(kind) or types.is_string(kind) or types.is_large_string(kind) or types.is_decimal(kind)
-    )
 
 
 def output_expressions(definition: Definition, spans: SpanSet) -> list[tuple[str, str]]:
@@ -432,8 +390,11 @@ def rows_seen(observation: Observation) -> int:
 
 
 def metrics_of(observation: Observation, aggregates: Sequence[str]) -> dict[str, Any]:
-    """Return the values of the *aggregates* of :func:`combined` by SQL, after its frame was computed; none if it had no rows."""
-    found = _values_of(observation).get(_METRICS)
+    """Return the values of the *aggregates* of a combined frame by SQL, after it was computed; none if it had no rows.
+
+    See :func:`materializer.spark.query.fetch.combined`.
+    """
+    found = _values_of(observation).get(METRICS)
     return {} if found is None else dict(zip(aggregates, found, strict=True))
 
 

@@ -14,18 +14,19 @@ from materializer.core.compiled.definition import SLICE, Definition
 from materializer.core.refresh.plan import Plan
 from materializer.lake.computed import Computed
 from materializer.spark.query import compute as c
+from materializer.spark.query import fetch
 
 
 def fetched(definition: Definition, frame: DataFrame, plan: Plan, group: str, metrics: Sequence[str]) -> Computed:
     """Fetch the rows of a plan; Spark evaluates the SQL aggregates *metrics* over its output on the way where it can."""
-    frame, observation = c.combined(definition, frame, plan.replaced, metrics)
+    frame, observation = fetch.combined(definition, frame, plan.replaced, metrics)
     table = c.to_arrow(frame)
     return of_table(definition, table, group, {} if observation is None else c.metrics_of(observation, metrics))
 
 
 def of_table(definition: Definition, table: pa.Table, group: str, metrics: Mapping[str, Any]) -> Computed:
     """Return what a fetched combined frame has."""
-    partials, output = c.split(definition, table)
+    partials, output = fetch.split(definition, table)
     buckets = pc.count_distinct(partials[SLICE]).as_py() if partials.num_rows else 0
     return Computed(partials, output, partials.num_rows, output.num_rows, buckets, 0, group, metrics=metrics)
 

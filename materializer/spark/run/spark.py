@@ -119,7 +119,7 @@ class Spark:
             hull: The span in which the source has rows, if known.
             work: The work of an engine.
             metrics: SQL aggregates over the output that Spark evaluates on the way where rows are fetched; see
-                :func:`materializer.spark.query.compute.combined`.
+                :func:`materializer.spark.query.fetch.combined`.
 
         Raises:
             DataError: If the rows of a bucket make its aggregates fail.

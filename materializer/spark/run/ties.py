@@ -18,6 +18,7 @@ from materializer.core.time.spans import Span, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.lake.computed import Computed
 from materializer.spark.query import compute as c
+from materializer.spark.query import fetch
 from materializer.spark.query.by_hash import partials_by_hash, partials_of_groups
 from materializer.spark.run import plan_rows, results
 from materializer.spark.runtime.failures import spoken
@@ -65,7 +66,7 @@ class Ties:
         observed, seen = c.observed(rows, "recompute")
         with spoken(f"computing refresh {plan.n}", table=source.path, version=plan.source_version):
             frame = partials_by_hash(definition, form, observed, inside)
-            frame, observation = c.combined(definition, frame, plan.replaced, metrics)
+            frame, observation = fetch.combined(definition, frame, plan.replaced, metrics)
             table = c.to_arrow(frame)
             tied = pc.sum(table[TIED]).as_py() or 0
             if tied > min(MANY * table.num_rows, self.budget.listed):
@@ -85,7 +86,7 @@ class Ties:
         types = dict(definition.partial_columns)
         groups = table.filter(table[TIED]).select(definition.group_columns)
         few = c.frame_of(self.spark, groups, {name: types[name] for name in groups.column_names})
-        frame, _ = c.combined(definition, partials_of_groups(definition, rows, inside, few), plan.replaced)
+        frame, _ = fetch.combined(definition, partials_of_groups(definition, rows, inside, few), plan.replaced)
         again = c.to_arrow(frame)
         others = table.filter(pc.invert(table[TIED])).drop_columns([TIED])
         again = again.rename_columns(others.column_names)  # with questions on the way, outputs have their own names
