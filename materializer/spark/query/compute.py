@@ -33,7 +33,7 @@ from materializer.spark.runtime.jvm import death_behind
 FINAL: Final = "f_"
 AT: Final = "materializer at"
 """Scratch column: the start of a row's bucket as an instant."""
-KEPT: Final = "f_kept"
+PASSES: Final = "f_kept"
 """Column of a combined frame: whether HAVING accepts the group."""
 METRICS: Final = "metrics"
 """Name of what a query observes on its way; see :func:`metrics_of`."""
@@ -308,11 +308,11 @@ def reference(
     by = {n: sf.expr(sql) if n.lower() in columns else sf.col(quoted(n)) for n, sql in groups.items()}
     grouped = rows.groupBy(*[column.alias(f"g_{n}") for n, column in by.items()])
     measures = [(FINAL + name, sql) for name, sql in layout.reference]
-    kept = [(KEPT, layout.having_reference)] if layout.having_reference else []
+    kept = [(PASSES, layout.having_reference)] if layout.having_reference else []
     foreign = {p.build for p in layout.partials if p.is_foreign}
     frame = aggregated(grouped, [f"g_{n}" for n in by], [*measures, *extra, *kept], foreign)
     if kept:
-        frame = frame.where(KEPT)
+        frame = frame.where(PASSES)
     names = {n: f"g_{n}" for n in by} | {name: FINAL + name for name, _ in layout.reference}
     return frame.select(*[sf.col(quoted(names[n])).alias(n) for n in spec.columns], *[name for name, _ in extra])
 

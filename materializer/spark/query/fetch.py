@@ -15,7 +15,7 @@ from pyspark.sql import functions as sf
 from materializer.core.compiled.by_hash import TIED
 from materializer.core.compiled.definition import Definition, quoted
 from materializer.core.time.spans import SpanSet
-from materializer.spark.query.compute import FINAL, KEPT, METRICS, named, output_expressions, stored_expressions
+from materializer.spark.query.compute import FINAL, METRICS, PASSES, named, output_expressions, stored_expressions
 
 _STORED: Final = re.compile(r"\(?(?:`(?P<quoted>[^`]+)`|(?P<plain>\w+)(?:\.(?P<field>\w+))?)\)?")
 """The text of an output that is a partial column, or a field of one."""
@@ -41,11 +41,11 @@ def combined(
     """
     expressions = output_expressions(definition, spans)
     stored = [name for name, _ in definition.partial_columns]
-    is_taken = {name.lower() for name in (*stored, KEPT)} & {name.lower() for name, _ in expressions}
+    is_taken = {name.lower() for name in (*stored, PASSES)} & {name.lower() for name, _ in expressions}
     is_observed = bool(aggregates) and not definition.layout.having and not is_taken
     finals = [(name if is_observed else FINAL + str(i), sql) for i, (name, sql) in enumerate(expressions)]
     twice = _twice(definition)
-    passes = [KEPT] if definition.layout.having else []
+    passes = [PASSES] if definition.layout.having else []
     others = [TIED] if TIED in partials.columns else []
     fetched = [*stored, *[name for i, (name, _) in enumerate(finals) if i not in twice], *passes, *others]
     if not is_observed:
@@ -68,9 +68,9 @@ def split(definition: Definition, table: pa.Table) -> tuple[pa.Table, pa.Table]:
     keys = [n for n in definition.group_columns if _is_sortable(table.schema.field(n).type)]
     twice, stored = _twice(definition), [name for name, _ in definition.partial_columns]
     finals = [FINAL + str(i) for i in range(len(definition.output_columns)) if i not in twice]
-    table = table.rename_columns([*stored, *finals, *([KEPT] if definition.layout.having else [])])
+    table = table.rename_columns([*stored, *finals, *([PASSES] if definition.layout.having else [])])
     table = table.sort_by([(n, "ascending") for n in keys])
-    through = table.filter(table[KEPT]) if definition.layout.having else table
+    through = table.filter(table[PASSES]) if definition.layout.having else table
     output = {}
     for i, (name, _) in enumerate(definition.output_columns):
         column, field = twice.get(i, (FINAL + str(i), ""))
