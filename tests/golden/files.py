@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -17,9 +16,6 @@ PATTERNS: Final[Mapping[str, Sequence[str]]] = {
     "recorded": ("recorded/*",),
 }
 """What belongs to each part."""
-FEW: Final = 32
-"""Bytes by which the size of a file with ids may differ."""
-_BYTES: Final = r"(?<=\"bytes\": )\d+"
 FOR_EVER: Final = ("recorded",)
 """Parts that are written only when they are asked for by name."""
 
@@ -51,32 +47,11 @@ def differences(part: str, made: Mapping[str, str]) -> str:
     return "\n".join(told) + remedy if told else ""
 
 
-def alike(before: str, now: str) -> str:
-    """Return the newer text with those sizes of the older one that it differs from by a few bytes.
-
-    Ids lie in files that are compressed. Two tables are written at the same time, and which of them draws its ids first is chance.
-
-    Examples:
-        >>> alike('{"bytes": 9794, "rows": 3}', '{"bytes": 9790, "rows": 4}')
-        '{"bytes": 9794, "rows": 4}'
-        >>> alike('{"bytes": 9794}', '{"bytes": 8794}')
-        '{"bytes": 8794}'
-    """
-    sizes = iter(re.findall(_BYTES, before))
-
-    def near(found: re.Match[str]) -> str:
-        other = next(sizes, found[0])
-        return other if abs(int(other) - int(found[0])) <= FEW else found[0]
-
-    return re.sub(_BYTES, near, now)
-
-
 def _difference(name: str, before: str | None, now: str | None) -> list[str]:
     if before is None:
         return [f"{name}: there is no such golden file"]
     if now is None:
         return [f"{name}: nothing makes this golden file any more"]
-    now = alike(before, now)
     return list(
         difflib.unified_diff(before.splitlines(), now.splitlines(), f"{name} (kept)", f"{name} (now)", "", "", 2, "")
     )

@@ -8,11 +8,13 @@ import random
 import re
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
 
+from materializer.services.commit import ports
 from materializer.services.commit.counters import Counters
 
 NOW: Final = 1_710_072_000
@@ -72,7 +74,10 @@ def roomy(folder: Path) -> Path:
 
 @contextmanager
 def still() -> Iterator[None]:
-    """Let time stand still, and draw the same ids in each run: files that hold ids are compressed, and as large as before."""
+    """Let time stand still, and draw the same ids in each run: files that hold ids are compressed, and as large as before.
+
+    Tables are written one after the other, because which of two threads draws its ids first is chance.
+    """
     begin = Counters.__init__
 
     def begun(counters: Counters, *given: Any, **named: Any) -> None:
@@ -84,6 +89,7 @@ def still() -> Iterator[None]:
         patch.object(time, "time_ns", lambda: NOW * 1_000_000_000),
         patch.object(time, "perf_counter", lambda: 0.0),
         patch.object(os, "urandom", random.Random(0).randbytes),  # of which ids are made
+        patch.object(ports, "ThreadPoolExecutor", lambda max_workers: ThreadPoolExecutor(min(max_workers, 1))),
     ):
         yield
 
