@@ -84,7 +84,7 @@ AGGREGATES = [
 ]  # fmt: skip
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("family", SCALARS)
 def test_scalars(spark: SparkSession, family: str) -> None:
     """

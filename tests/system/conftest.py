@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from materializer.config import ExecutorChoice
 
 HERE: Final = Path(__file__).parent
-AMONG: Final = 4
+AMONG: Final = 8
 """One of so many repeats of a run has a twin."""
+BY_SPARK: Final = 3
+"""One of so many tests of a run is computed by Spark."""
 
 
 @pytest.fixture
@@ -85,7 +87,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if name == repeat.nodeid or name not in by_spark or name.partition("[")[0].endswith(QUICK):
             continue
         both = (by_spark[name], repeat)
-        for item in both if drawn.is_all() else both[drawn.turn(name) % 2 :][:1]:
+        by_process = drawn.turn(name) % BY_SPARK > 0
+        for item in both if drawn.is_all() else both[: 1 if by_process else 2][-1:]:
             item.add_marker(pytest.mark.slow)
 
 

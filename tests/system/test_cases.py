@@ -47,7 +47,7 @@ def test_time_bucket(case) -> None:
     assert outcome.passed, said(outcome)
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("case", cases_of(*WITH_SPARK))
 def test_continuous_aggregate(case, spark, tmp_path) -> None:
     """

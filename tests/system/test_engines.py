@@ -273,7 +273,7 @@ def test_the_first_clock_opens_count_windows_again(site) -> None:
     assert site.lake.verify("c").is_equal
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("case", ENGINE_CASES)
 def test_case(case, spark, tmp_path) -> None:
     """

@@ -7,7 +7,7 @@ from typing import Final
 
 from tests import drawn
 
-AMONG: Final = 12
+AMONG: Final = 20
 
 
 def is_drawn() -> bool:
