@@ -45,12 +45,12 @@ def combined(
     is_observed = bool(aggregates) and not definition.layout.having and not is_taken
     finals = [(name if is_observed else FINAL + str(i), sql) for i, (name, sql) in enumerate(expressions)]
     twice = _twice(definition)
-    passes = [PASSES] if definition.layout.having else []
+    passes = {PASSES: definition.layout.having} if definition.layout.having else {}
     others = [TIED] if TIED in partials.columns else []
     fetched = [*stored, *[name for i, (name, _) in enumerate(finals) if i not in twice], *passes, *others]
     if not is_observed:
         columns = [sf.expr(sql).alias(name) for i, (name, sql) in enumerate(finals) if i not in twice]
-        columns += [sf.expr(definition.layout.having or "true").alias(name) for name in passes]
+        columns += [sf.expr(sql).alias(name) for name, sql in passes.items()]
         rows = named(definition, partials, spans)
         return rows.select(*map(sf.col, stored), *columns, *[sf.col(quoted(name)) for name in others]), None
     rows = named(definition, partials, spans).select(
