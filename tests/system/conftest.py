@@ -86,10 +86,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         name = repeat.nodeid.removesuffix("[auto]").replace("-auto]", "]")
         if name == repeat.nodeid or name not in by_spark or name.partition("[")[0].endswith(QUICK):
             continue
-        both = (by_spark[name], repeat)
-        by_process = drawn.turn(name) % BY_SPARK > 0
-        for item in both if drawn.is_all() else both[: 1 if by_process else 2][-1:]:
-            item.add_marker(pytest.mark.slow)
+        is_by_spark = drawn.turn(name) % BY_SPARK == 0
+        if drawn.is_all() or not is_by_spark:
+            by_spark[name].add_marker(pytest.mark.slow)
+        if drawn.is_all() or is_by_spark:
+            repeat.add_marker(pytest.mark.slow)
 
 
 @pytest.hookimpl(wrapper=True)
