@@ -18,7 +18,7 @@ from typing import Any, Final
 from unittest.mock import patch
 
 import pyarrow as pa
-from deltalake import DeltaTable
+from deltalake import DeltaTable, WriterProperties
 
 from materializer.adapters.cli.app import main
 from tests import tables
@@ -122,8 +122,13 @@ class Lake:
         self._date()
 
     def update(self, where: str, **columns: str) -> None:
-        """Change rows of the source in one commit."""
-        DeltaTable(self.trades).update(predicate=where, updates=columns)
+        """Change rows of the source in one commit.
+
+        Which of a row before and after the change comes first in its file is chance, and a compressed file of them is a byte
+        larger or not.
+        """
+        plainly = WriterProperties(compression="UNCOMPRESSED")
+        DeltaTable(self.trades).update(predicate=where, updates=columns, writer_properties=plainly)
         self._date()
 
     def delete(self, where: str) -> None:
