@@ -18,6 +18,7 @@ from tests.cases import chance, reading
 from tests.cases.reading import DATA, kind_of
 from tests.cases.runner import run_all
 from tests.cases.world import How
+from tests.oracle.engines import cases as engine_cases
 from tests.system.builders import some_slow
 from tests.system.engine_histories import BASE, DEFINITIONS, SCHEMA, World, run_history
 from tests.system.engine_keeping import OPERATIONS, Kept
@@ -293,6 +294,24 @@ def test_random_cases_are_answered_as_by_the_oracle(engine, spark, tmp_path) -> 
     outcome = chance.run(chance.case_of(engine, SEEDS.get(engine, 1), 8), How(spark, tmp_path))
 
     assert outcome.passed, f"{outcome.id}: expected {outcome.expected}, found {outcome.found}"
+
+
+def test_a_row_that_was_dropped_makes_no_other_late(spark, tmp_path) -> None:
+    """
+    A's row at 7 is in a window that B's time had closed, so it is dropped; A's row at 5 is in no window, and is not late by it.
+    """
+    params = {
+        "timeType": "LONG", "timeColumn": "time", "keyColumn": ["k"], "metrics": [{"name": "n", "expr": "count(v)"}], "step": 4,
+        "windowSize": 4, "subWindow": [3, 4], "roundTime": False, "forceTriggerTime": 6,
+    }  # fmt: skip
+    came = [("A", 0), ("B", 20), ("A", 7), ("A", 5), ("A", 21), ("A", 20)]
+    rows = [{"time": t, "k": k, "v": 1, "_commit": 1, "_seq": i} for i, (k, t) in enumerate(came, 1)]
+    case = {"id": "timeSeries-0", "engine": "timeSeries", "params": params, "input_rows": rows, "expected_rows": []}
+
+    outcome = chance.run(case, How(spark, tmp_path))
+
+    assert outcome.passed, f"expected {outcome.expected}, found {outcome.found}"
+    assert [3, 6] == engine_cases.answer(case).discarded
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ engines: the new image of an updated row arrives like any other row.
 =================  =====================================================================================================
 engine             a row is late when
 =================  =====================================================================================================
-most               an earlier row of its key has a larger time
+most               an earlier row of its key that was accepted has a larger time
 ``accepted_delay``  every window it belongs to ended at or before its key's largest earlier time, less the delay
 ``force_trigger``   every window it belongs to ended at or before the largest earlier time of all keys, less the force
 daily              also: a row of a later trading day (of any key) had arrived, and keys are forgotten daily
@@ -152,8 +152,7 @@ def arrived(
     keys = [sf.col(quoted(k)) for k in run.query_of(definition).keys]
     before = sf.max(TIME).over(_earlier(keys, order))
     delay = params.accepted_delay
-    late = sf.lit(None) if delay else sf.when(sf.col(TIME) < before, sf.lit("earlier than its key's newest row"))
-    rows = rows.withColumn(LATE, late.cast("string"))
+    rows = rows.withColumn(LATE, (sf.lit(None) if delay else _is_earlier(before)).cast("string"))
     if params.arrival == "rows":
         return rows.withColumn(CLOSED_ON_ARRIVAL, sf.lit(None).cast("bigint"))
     bounds: list[Column] = []
@@ -168,8 +167,16 @@ def arrived(
     whole = Window.partitionBy(*keys).orderBy(*order).rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     rows = rows.withColumn(CLOSED_ON_ARRIVAL, closed.cast("bigint")).withColumn(ORIGIN, sf.first(TIME).over(whole))
     rows = with_shut_out(rows, run.query_of(definition), at)
+    if not delay:  # a row that was shut out is as one that never came: it does not make others late
+        before = sf.max(sf.when(~sf.col(SHUT_OUT), sf.col(TIME))).over(_earlier(keys, order))
+        rows = rows.withColumn(LATE, _is_earlier(before))
     why = sf.when(sf.col(SHUT_OUT), sf.lit("all its windows were closed"))
     return rows.withColumn(LATE, sf.coalesce(sf.col(LATE), why)).drop(SHUT_OUT)
+
+
+def _is_earlier(before: Column) -> Column:
+    """Return the reason that a row is late where its time is before *before*, else null."""
+    return sf.when(sf.col(TIME) < before, sf.lit("earlier than its key's newest row"))
 
 
 def _by_session(rows: DataFrame, p: DailyTimeSeries, first: Column | None, order: list[Column]) -> DataFrame:
