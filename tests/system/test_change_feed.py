@@ -181,3 +181,20 @@ def test_results_of_engines_have_a_feed(site):
 
     expect_replay(site, "sessions")
     assert {"new", "late", "delete"} >= {r["_reason"] for r in feed(site, "sessions")}
+
+
+def test_a_feed_that_spark_computes_leads_to_the_output(tmp_path, spark):
+    """
+    Of rows that the driver does not hold: they come and go in files that Spark wrote, which lie in folders of the table.
+    """
+    site = Site(tmp_path, spark, driver_lane_rows=0)
+    trades = site.table()
+    trades.trade(*TRADES)
+    site.hourly(properties=ON)
+    site.lake.refresh("hourly")
+    trades.trade(("00:20", "A", 5))
+    site.lake.refresh("hourly")
+
+    expect_replay(site)
+    assert [1, 1, 1, 2, 2] == sorted(row["_refresh"] for row in feed(site))
+    assert [("update_preimage", "late"), ("update_postimage", "late")] == [row[3:] for row in told(site, 2)]
