@@ -72,5 +72,5 @@ def started(folder: Path) -> Iterator[AzureServer]:
         await_port(server.port, process)
         yield server
     finally:
-        process.terminate()
+        process.kill()  # asked to end, it waits for the connections that clients keep; nothing of it is on disk
         process.wait()

@@ -38,7 +38,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response_only(status)
         for name, value in headers.items():
             self.send_header(name.replace("_", "-"), value)
-        if self.command != "HEAD" or status != http.HTTPStatus.OK:
+        has_length = status != http.HTTPStatus.NO_CONTENT
+        if has_length and (self.command != "HEAD" or status != http.HTTPStatus.OK):
             self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         if self.command != "HEAD":
@@ -93,7 +94,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_DELETE(self) -> None:
         bucket, key, _ = self._parts()
         status, content, _ = self._ask("DELETE", f"/storage/v1/b/{bucket}/o/{quote(key, '')}")
-        self._answer(http.HTTPStatus.NO_CONTENT if status == http.HTTPStatus.OK else status, content)
+        if status == http.HTTPStatus.OK:
+            status, content = http.HTTPStatus.NO_CONTENT, b""
+        self._answer(status, content)
 
     def _listed(self, bucket: str, query: dict[str, str]) -> tuple[int, bytes]:
         after = query.get("start-after", "")
