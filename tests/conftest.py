@@ -40,6 +40,9 @@ FRESH = int(os.environ.setdefault(drawn.SEED, str(secrets.randbelow(10**9))))
 os.environ["TZ"] = "UTC"
 os.environ["COLUMNS"] = "100"
 os.environ["PYSPARK_PYTHON"] = sys.executable
+# modules are compiled once, as in an installation, and not again by each process that a test starts
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 time.tzset()
 
 _PATIENT = [HealthCheck.too_slow, HealthCheck.data_too_large]

@@ -27,8 +27,9 @@ def test_a_random_case_is_answered_as_by_the_oracle(fresh_seed, spark, tmp_path)
     assert outcome.passed, f"{outcome.id}: expected {outcome.expected}, found {outcome.found}"
 
 
-def test_random_work_leaves_the_truth_when_spark_commits(fresh_seed, spark, tmp_path) -> None:
+def test_random_work_leaves_the_truth(fresh_seed, spark, tmp_path) -> None:
     """
-    A short history of commits, commands and deaths; the fixed ones of every run are those in which the driver commits.
+    A short history of commits, commands and deaths, in one lane of both; the fixed ones are in the shards.
     """
-    assert explore(spark, tmp_path, FEW, fresh_seed, lane=Lane.SPARK)["examples"] >= 1
+    lane = random.Random(fresh_seed).choice(list(Lane))
+    assert explore(spark, tmp_path, FEW, fresh_seed, lane=lane)["examples"] >= 1

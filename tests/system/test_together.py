@@ -23,6 +23,7 @@ PARTS = {
     "lows": ("30 minutes", ["sym"], {"low": "min(price)"}),
 }
 """Width, keys and measures of each aggregate; none can be computed from another one."""
+PAIR = ("sums", "lows")
 
 
 def define(site: Site, names: Collection[str]) -> None:
@@ -92,22 +93,22 @@ def test_a_feed_that_only_spark_reads_is_read_once(site: Site) -> None:
     """
     table = site.table(properties={"delta.enableDeletionVectors": "true"})
     table.trade(*(row for hour in range(4) for row in trades(hour)))
-    define(site, PARTS)
-    openings(site, table, PARTS, together=True)
+    define(site, PAIR)
+    openings(site, table, PAIR, together=True)
     site.spark.catalog.clearCache()  # of the session that all tests share: frames that other tests have kept
     counts = []
     for together in (True, False):
         for minute in range(3):
             table.trade((f"01:{minute:02}", "A", minute), ("02:10", "B", 2))
-        counts.append(openings(site, table, PARTS, together=together, strategy="merge"))
-        expect_true(site, PARTS)
+        counts.append(openings(site, table, PAIR, together=together, strategy="merge"))
+        expect_true(site, PAIR)
         assert site.spark._jsparkSession.sharedState().cacheManager().isEmpty()
     assert counts[0] <= counts[1] / 2
 
     site.spark.sql(f"DELETE FROM {table.sql} WHERE price = 1003")
     site.spark.sql(f"UPDATE {table.sql} SET ts = ts + INTERVAL 30 MINUTES WHERE price = 1004")
-    openings(site, table, PARTS, together=True)
-    expect_true(site, PARTS)
+    openings(site, table, PAIR, together=True)
+    expect_true(site, PAIR)
 
 
 @pytest.mark.parametrize("site", [0], ids=["spark"], indirect=True)
@@ -117,14 +118,14 @@ def test_a_source_suite_sees_columns_that_no_aggregate_reads(site: Site) -> None
     """
     expectation = '{"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "note"}, "meta": {"severity": "critical"}}'
     site.root.joinpath("expectations").mkdir()
-    for name in ("sums", "lows"):
+    for name in PAIR:
         file = site.root / "expectations" / f"{name}.source.json"
         file.write_text(f'{{"name": "{name}", "expectations": [{expectation}]}}', encoding="utf-8")
     table = site.table(properties={"delta.enableDeletionVectors": "true"})
     table.trade(("01:00", "A", 1))
-    define(site, ["sums", "lows"])
-    openings(site, table, ["sums", "lows"], together=True)
+    define(site, PAIR)
+    openings(site, table, PAIR, together=True)
     for minute in range(3):
         table.trade((f"01:{minute:02}", "A", minute))
-    openings(site, table, ["sums", "lows"], together=True)
-    expect_true(site, ["sums", "lows"])
+    openings(site, table, PAIR, together=True)
+    expect_true(site, PAIR)

@@ -63,7 +63,7 @@ def line(page: Any) -> tuple[float, float, int]:
     return float(data["from"]), float(data["to"]), int(data["edges"])
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("view", VIEWS)
 def test_every_view_fits_is_accessible_and_stands_still(chromium: Any, report: Path, view: str) -> None:
     """
