@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from materializer.spark.run.output_diff import changed
+from materializer.config import Budget
+from materializer.lake.log import read_commit
+from materializer.lake.write.commit import create_table
+from materializer.lake.write.replace import append_files
+from materializer.spark.run.output_diff import changed, rows_of
+from materializer.spark.run.spark import Spark
+from materializer.spark.runtime.session import work_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,3 +36,21 @@ def test_only_a_row_that_is_alone_in_its_place_became_another(spark: SparkSessio
         ("two went", "delete", 2),
         ("two went", "insert", 3),
     ]
+
+
+def test_rows_of_files_that_spark_wrote(spark: SparkSession, tmp_path: Path) -> None:
+    """
+    They lie in a folder for each plan; of two commits each has its own rows.
+    """
+    path = str(tmp_path / "output")
+    create_table(path, [("v", "int")], name="output", description="")
+    engine = Spark(work_session(spark), {}, Budget())
+    for n in (1, 2):
+        rows = engine.spark.createDataFrame([(n,)], "v int")
+        append_files(
+            path, lambda folder, rows=rows: engine.append(rows, folder), "app", n, {"plan": f"plan-{n}"}, rows=1
+        )
+
+    commits = [read_commit(path, n).adds for n in (1, 2)]
+    assert all("/" in file.path for files in commits for file in files)
+    assert [[1], [2]] == [[row.v for row in rows_of(engine, path, 2, files).collect()] for files in commits]
