@@ -82,3 +82,21 @@ def test_a_connection_forgets_the_tables_of_the_computation_before() -> None:
     with pytest.raises(NotLocal, match="rows does not exist"), connections.one() as second:
         second.query("SELECT * FROM rows")
     assert first is second
+
+
+@pytest.mark.parametrize(
+    "condition", ["m * 7 <> 3", "7 * m = 14", "m + 1 > 5", "m - (-1) < 5", "m * 7 IS NULL", "m + 1 IS DISTINCT FROM 3"]
+)
+def test_a_comparison_does_not_hide_an_overflow(condition: str) -> None:
+    """
+    What compares with a constant is not brought to the other side, where nothing overflows: Spark raises for such rows.
+    """
+
+    def asked(query: str) -> None:
+        with Connections().one() as connection:
+            connection.register("t", pa.table({"m": pa.array([2**63 - 1, 1], pa.int64())}))
+            connection.query(query)
+
+    for query in (f"SELECT {condition} FROM t", f"SELECT count(*) FROM t WHERE {condition}"):
+        with pytest.raises(NotLocal, match="Overflow"):
+            asked(query)

@@ -30,9 +30,8 @@ def rows_of(engine: Spark, path: str, version: int, files: Sequence[DataFile] | 
         frame = engine.spark.read.format("delta").option("versionAsOf", version).load(path)
         if files is None:
             return frame
-        names = [
-            unquote(f.path).rpartition("/")[2] for f in files
-        ]  # in whatever folder: each name has an id of its own
+        # in whatever folder they lie: each name has an id of its own
+        names = [unquote(f.path).rpartition("/")[2] for f in files]
         return frame.where(sf.col("_metadata.file_name").isin(*names))
 
 
