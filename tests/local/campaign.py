@@ -48,7 +48,7 @@ def chunk(spark: Spark, first: int) -> dict[str, Any]:
         with tempfile.TemporaryDirectory() as folder:
             found = Scene(number, Path(folder)).compared(spark)
         totals.update(cases=found.cases, refused=found.refused, left=found.left)
-        wrong += [{"seed": number * SPREAD + n, "wrong": text} for n, text in found.wrong.items()]
+        wrong += [{"seed": number * SPREAD + n, "wrong": text.replace(folder, "…")} for n, text in found.wrong.items()]
         seen.update(found.seen)
     return {
         "first": first,
