@@ -152,9 +152,9 @@ def arrived(
     keys = [sf.col(quoted(k)) for k in run.query_of(definition).keys]
     before = sf.max(TIME).over(_earlier(keys, order))
     delay = params.accepted_delay
-    rows = rows.withColumn(LATE, (sf.lit(None) if delay else _is_earlier(before)).cast("string"))
+    ordered = rows.withColumn(LATE, (sf.lit(None) if delay else _is_earlier(before)).cast("string"))
     if params.arrival == "rows":
-        return rows.withColumn(CLOSED_ON_ARRIVAL, sf.lit(None).cast("bigint"))
+        return ordered.withColumn(CLOSED_ON_ARRIVAL, sf.lit(None).cast("bigint"))
     bounds: list[Column] = []
     if delay:
         bounds.append(before - sf.lit(delay))
@@ -163,15 +163,15 @@ def arrived(
     closed = bounds[0] if len(bounds) == 1 else sf.greatest(*bounds) if bounds else sf.lit(None)
     if params.arrival == "sessions":
         first = sf.first(TIME).over(_earlier(keys, order)) if delay else None
-        return _by_session(rows.withColumn(CLOSED_ON_ARRIVAL, closed.cast("bigint")), params, first, order)
+        return _by_session(ordered.withColumn(CLOSED_ON_ARRIVAL, closed.cast("bigint")), params, first, order)
     whole = Window.partitionBy(*keys).orderBy(*order).rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     rows = rows.withColumn(CLOSED_ON_ARRIVAL, closed.cast("bigint")).withColumn(ORIGIN, sf.first(TIME).over(whole))
     rows = with_shut_out(rows, run.query_of(definition), at)
-    if not delay:  # a row that was shut out is as one that never came: it does not make others late
-        before = sf.max(sf.when(~sf.col(SHUT_OUT), sf.col(TIME))).over(_earlier(keys, order))
-        rows = rows.withColumn(LATE, _is_earlier(before))
     why = sf.when(sf.col(SHUT_OUT), sf.lit("all its windows were closed"))
-    return rows.withColumn(LATE, sf.coalesce(sf.col(LATE), why)).drop(SHUT_OUT)
+    if not delay:  # a row that was shut out is as one that never came: it does not make others late
+        accepted = sf.when(~sf.col(SHUT_OUT), sf.col(TIME))
+        why = sf.coalesce(_is_earlier(sf.max(accepted).over(_earlier(keys, order))), why)
+    return rows.withColumn(LATE, why).drop(SHUT_OUT)
 
 
 def _is_earlier(before: Column) -> Column:
