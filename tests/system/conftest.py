@@ -32,14 +32,26 @@ def site_executor(request: pytest.FixtureRequest) -> ExecutorChoice:
 
 
 @pytest.fixture
-def site(tmp_path: Path, spark: SparkSession, site_executor: ExecutorChoice, request: pytest.FixtureRequest) -> Site:
+def is_compared(site_executor: ExecutorChoice, request: pytest.FixtureRequest) -> bool:
+    """Whether Spark does again in a copy what the process computes: in each repeat of the shards, and in some of each run."""
+    return site_executor != "spark" and (drawn.is_all() or drawn.turn(request.node.nodeid) % AMONG == 0)
+
+
+@pytest.fixture
+def site(
+    tmp_path: Path,
+    spark: SparkSession,
+    site_executor: ExecutorChoice,
+    is_compared: bool,
+    request: pytest.FixtureRequest,
+) -> Site:
     """A lake; the parameter is how many rows the driver commits itself (0: Spark commits everything)."""
     rows: int = getattr(request, "param", 200_000)
     expectations = tmp_path / "expectations"
     return Site(
         tmp_path,
         spark,
-        is_compared=site_executor != "spark" and (drawn.is_all() or drawn.turn(request.node.nodeid) % AMONG == 0),
+        is_compared=is_compared,
         driver_lane_rows=rows,
         expectations=expectations,
         executor=site_executor,

@@ -1,16 +1,17 @@
-"""A small lake in a bucket, with a source beside it whose rows are known."""
+"""A small lake on a store, with a source beside it whose rows are known."""
 
 from __future__ import annotations
 
 import secrets
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from materializer import Materializer
 from materializer.config import Config
+from tests.system.twins import TwinLake
 
 SCHEMA = pa.schema([("ts", pa.timestamp("us", "UTC")), ("v", pa.int64())])
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -25,14 +26,36 @@ SELECT time_bucket('1 day', bucket) AS day, sum(total) AS total FROM hourly GROU
 
 
 class Site:
-    """A lake in a bucket, and a source beside it."""
+    """A lake in a bucket, and a source beside it.
 
-    def __init__(self, bucket: str, spark: Any, config: Config | None = None) -> None:
+    Args:
+        bucket: The URL of the bucket.
+        spark: The session of the run.
+        config: Settings in place of those of the executor.
+        executor: What computes.
+        is_compared: Whether Spark does again in a copy what this process computes; see :class:`TwinLake`.
+    """
+
+    def __init__(
+        self,
+        bucket: str,
+        spark: Any,
+        config: Config | None = None,
+        *,
+        executor: Literal["auto", "spark"] = "spark",
+        is_compared: bool = False,
+    ) -> None:
         self.bucket = bucket
+        self.executor = executor
+        self.is_compared = is_compared
+        self.local_runs: list[str] = []
         self.source = f"{bucket}/trades"
         DeltaTable.create(self.source, SCHEMA, configuration={"delta.enableChangeDataFeed": "true"})
-        settings = config or Config(sources={"trades": self.source}, executor="spark")
-        self.lake = Materializer(f"{bucket}/lake", spark=spark, config=settings)
+        settings, root = config or Config(sources={"trades": self.source}, executor=executor), f"{bucket}/lake"
+        if is_compared:
+            self.lake: Materializer = TwinLake(root, spark, settings, self.local_runs)
+        else:
+            self.lake = Materializer(root, spark=spark, config=settings)
         self.rows: dict[datetime, int] = {}
 
     def add(self, first: int, count: int) -> None:

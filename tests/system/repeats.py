@@ -7,8 +7,6 @@ from typing import Final
 
 EXCLUDED: Final[Mapping[str, str]] = {
     "test_together.py": "counts how often Spark opens the files of a source",
-    "test_stores.py": "its lake is in a bucket, and a twin is a copy of a folder",
-    "test_stores_fail.py": "its lake is in a bucket, and a twin is a copy of a folder",
     "processes/test_local_executor.py": "its lake computes with `auto` already, and asks which executor computed",
 }
 """Files whose tests are not repeated with the second executor, each with the reason; of single tests `of_spark` has it."""

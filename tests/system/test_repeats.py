@@ -17,7 +17,7 @@ OWN: Final = "@pytest.fixture\ndef site():\n    return None\n\n\ndef test_a_lake
 TESTS: Final = {
     "test_new.py": LAKE,
     "test_with_a_reason.py": '@pytest.mark.of_spark("counts jobs")\n' + LAKE,
-    "test_stores.py": OWN,
+    "test_together.py": OWN,
     "test_no_reason.py": "@pytest.mark.of_spark\n" + LAKE,
     "test_an_empty_reason.py": '@pytest.mark.of_spark("")\n' + LAKE,
     "test_a_lake_of_its_own.py": OWN,
@@ -26,7 +26,7 @@ REPEATED: Final = {
     "test_new.py::test_a_lake",
     "test_new.py::test_a_lake[auto]",
     "test_with_a_reason.py::test_a_lake",
-    "test_stores.py::test_a_lake",
+    "test_together.py::test_a_lake",
 }
 REFUSED: Final = {
     "test_no_reason.py": "the mark `of_spark` has no reason",

@@ -41,9 +41,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.fixture
-def site(place: str, spark: Any) -> Site:
+def site(place: str, spark: Any, site_executor: Any, is_compared: bool) -> Site:
     """A lake with two aggregates over three days, refreshed."""
-    site = Site(place, spark)
+    site = Site(place, spark, executor=site_executor, is_compared=is_compared)
     site.add(0, 3 * 24 * 60)
     site.lake.apply([HOURLY, DAILY])
     for name in ("hourly", "daily"):

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from uuid import uuid4
 
 import pyarrow as pa
 from deltalake import DeltaTable
 
 from materializer.api import Materializer
 from materializer.config import Config
+from materializer.lake import places
 from materializer.services.refresh.reports import RefreshReport, RunDone
 from materializer.services.schedule.policies import PolicyReport
 from materializer.services.versions.build import BuildReport
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
     from materializer.services.commit.lake import OutputHandler
 
 Report = TypeVar("Report")
+_OF_ITS_OWN: Final = re.compile("output|(partials|build)/[^/]+")
 
 
 class TwinLake(Materializer):
@@ -35,7 +40,7 @@ class TwinLake(Materializer):
     was before. What lies in partials and outputs must then be equal: bytes, and doubles within the law.
 
     Args:
-        root: The lake, a folder.
+        root: The lake: a folder, or a place on a store.
         spark: The session.
         config: Settings.
         local_runs: Gets the name of the aggregate of each run that this process computed.
@@ -45,7 +50,7 @@ class TwinLake(Materializer):
 
     def __init__(
         self,
-        root: Path,
+        root: Path | str,
         spark: SparkSession,
         config: Config,
         local_runs: list[str],
@@ -53,7 +58,7 @@ class TwinLake(Materializer):
         output_handlers: Mapping[str, OutputHandler] = MappingProxyType({}),
     ) -> None:
         super().__init__(root, spark=spark, config=config, on_checkpoint=on_checkpoint, output_handlers=output_handlers)
-        self.folder = root
+        self.place = str(root)
         self.session = spark
         self.local_runs = local_runs
         self.ignoring = {name: lambda _rows, _version: None for name in output_handlers}
@@ -82,9 +87,7 @@ class TwinLake(Materializer):
         *arguments: Any,
         **options: Any,
     ) -> Report:
-        with tempfile.TemporaryDirectory(prefix="twin-") as folder:
-            copy = Path(folder) / "lake"
-            shutil.copytree(self.folder, copy)
+        with copied(self.place) as copy:
             report = call(self, name, *arguments, **options)
             local = [name for run in runs_of(report) if run.report.executor == "local"]
             self.local_runs += local
@@ -93,30 +96,44 @@ class TwinLake(Materializer):
                 twin = Materializer(copy, spark=self.session, config=config, output_handlers=self.ignoring)
                 quiet = {key: value for key, value in options.items() if key not in {"on_plan", "on_run", "executor"}}
                 call(twin, name, *arguments, **quiet)
-                expect_same(self.folder / name, copy / name)
+                expect_same(f"{self.place}/{name}", f"{copy}/{name}")
         return report
 
 
-def expect_same(ours: Path, theirs: Path) -> None:
+@contextmanager
+def copied(lake: str) -> Iterator[str]:
+    """Give a copy of a lake for a block: of a folder in a temporary one, of a place on a store beside it."""
+    if places.is_local(lake):
+        with tempfile.TemporaryDirectory(prefix="twin-") as folder:
+            yield str(shutil.copytree(lake, Path(folder) / "lake"))
+        return
+    copy = f"{places.parent(lake)}/twin-{uuid4().hex}"
+    for file in places.files(lake):
+        places.put(f"{copy}/{file.name}", places.read(f"{lake}/{file.name}"))
+    yield copy
+    places.delete_folder(copy)
+
+
+def expect_same(ours: str, theirs: str) -> None:
     """Assert that partials and outputs of an aggregate, also those that are built, have the same rows in two lakes."""
     tables = _tables(theirs)
     assert _tables(ours) == tables, f"there are {_tables(ours)}, of Spark {tables}"
     for table in tables:
-        here, by_spark = _rows(ours / table), _rows(theirs / table)
+        here, by_spark = _rows(f"{ours}/{table}"), _rows(f"{theirs}/{table}")
         assert len(here) == len(by_spark), f"{table} has {len(here)} rows, of Spark {len(by_spark)}"
         for row, other in zip(here, by_spark, strict=True):
             assert same(row, other), f"{table} has {row}, of Spark {other}"
 
 
-def _tables(home: Path) -> list[Path]:
+def _tables(home: str) -> list[str]:
     """Return the folders of the tables of an aggregate that have rows of its own."""
-    places = ("output", "partials/*", "build/*")
-    return sorted(log.parent.relative_to(home) for place in places for log in home.glob(f"{place}/_delta_log"))
+    folders = {file.name.partition("/_delta_log/")[0] for file in places.files(home) if "/_delta_log/" in file.name}
+    return sorted(folder for folder in folders if _OF_ITS_OWN.fullmatch(folder))
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
+def _rows(path: str) -> list[dict[str, Any]]:
     """Return the rows of a table by what identifies them; instants as numbers, because Python's begin with year 1."""
-    table = DeltaTable(str(path)).to_pyarrow_table()
+    table = DeltaTable(path).to_pyarrow_table()
     for i, column in enumerate(table.schema):
         if pa.types.is_timestamp(column.type):
             table = table.set_column(i, column.name, table.column(i).cast(pa.int64()))
