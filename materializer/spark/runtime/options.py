@@ -26,6 +26,7 @@ WORK: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # other readers take INT96 as nanoseconds, which end in 2262
+    "parquet.filter.dictionary.enabled": "false",  # it reads the dictionary of the times again for each limit of each span
 }
 """Settings in which all our queries run."""
 

@@ -267,6 +267,15 @@ def test_work_has_its_own_state(theirs: SparkSession) -> None:
     assert not theirs.catalog.tableExists("ours")
 
 
+def test_work_reads_no_dictionary_for_each_span(theirs: SparkSession) -> None:
+    """
+    Parquet would read the dictionary of the times for each limit of each span, which takes seconds where there are many.
+    """
+    given = session.work_session(theirs)._jsparkSession.sessionState().newHadoopConf()
+
+    assert not given.getBoolean("parquet.filter.dictionary.enabled", True)
+
+
 @pytest.mark.parametrize("key", ["spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles"])
 def test_settings_that_lose_rows_are_refused(theirs: SparkSession, key: str) -> None:
     """
