@@ -110,7 +110,7 @@ def test_a_session_across_the_bound_stays_and_what_would_change_it_is_told(full)
     [(span, why)] = status.stuck
     assert "a result that begins there has changed" in why
     assert (span.start, span.end) == (micros(1), micros(2))
-    assert verifying.finds_nothing(full.lake, "s")
+    verifying.expect_equal(full.lake, "s")
     assert full.lake.refresh("s").runs == ()
 
 
@@ -138,7 +138,7 @@ def test_sliding_windows_across_the_bound_stay(full):
     assert {("A", "01:30"): 12, ("A", "02:00"): 1_008, ("B", "02:00"): 5, ("B", "02:30"): 5}.items() <= shown.items()
     [(span, _)] = full.lake.status("w")[0].stuck
     assert (micros(1), micros(2)) == (span.start, span.end)
-    assert verifying.finds_nothing(full.lake, "w")
+    verifying.expect_equal(full.lake, "w")
 
 
 @spark_is_slow
@@ -186,7 +186,7 @@ def test_filling_goes_on_from_what_is_kept(full):
 
     assert content("whole") == content("f")
     assert {3} == {row[-2] for row in content("f") if row[2] == "C"}
-    assert verifying.finds_nothing(full.lake, "f")
+    verifying.expect_equal(full.lake, "f")
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_functions_look_back_on_what_is_kept(full, parts):
 
     assert not any(step.is_rebuild for step in run.plan.steps if isinstance(step, Recompute))
     assert fresh == shown(full.lake.read("r")) == shown(full.lake.read("whole"))
-    assert verifying.finds_nothing(full.lake, "r")
+    verifying.expect_equal(full.lake, "r")
 
     for table in full.tables.values():
         table.update("price = 9", price=10)
@@ -228,7 +228,7 @@ def test_functions_look_back_on_what_is_kept(full, parts):
     full.lake.refresh("r")
     full.lake.refresh("whole")
     assert shown(full.lake.read("r")) == shown(full.lake.read("whole"))
-    assert verifying.finds_nothing(full.lake, "r")
+    verifying.expect_equal(full.lake, "r")
 
     before = full.published("r")
     full.tables["trades"].trade(("01:57", "A", 1_000))
@@ -265,7 +265,7 @@ def test_a_correction_that_changes_no_result_is_none_and_is_looked_back_on(full)
     full.lake.refresh("m")
     tops = {clock(r["time"]): (r["top"], r["revision"]) for r in full.lake.read("m").collect()}
     assert {"01:40": (None, 0), "01:50": (9, 0), "03:00": (5, 1)} == tops
-    assert verifying.finds_nothing(full.lake, "m")
+    verifying.expect_equal(full.lake, "m")
 
 
 def test_a_table_that_is_older_than_arguments_goes_on_without(full, monkeypatch):
@@ -423,7 +423,7 @@ def test_filled_trading_days_go_on_above_the_bound(site, purges, bound):
             site.tables[table].trade(*rows)
             site.lake.refresh(name, as_of=clock)
         assert content("whole") == content("d")
-    assert verifying.finds_nothing(site.lake, "d")
+    verifying.expect_equal(site.lake, "d")
     assert () == site.lake.status("d")[0].stuck
     assert any(row[-2] == 4 for row in content("d") if row[2] == "C")
 
@@ -523,7 +523,7 @@ def test_as_stored_leaves_open_results_as_they_are(full):
     full.tables["trades"].trade(("05:00", "C", 6), ("06:00", "C", 7))
     full.lake.refresh("s")
     assert [("C", "05:00", 6)] == [row for row in sessions(full) if row[0] == "C"]
-    assert verifying.finds_nothing(full.lake, "s")
+    verifying.expect_equal(full.lake, "s")
     full.lake.refresh("s", as_of="2024-03-01T12:00:00Z")
     assert micros(6) == full.lake.expire("s", "2024-03-01T06:00:00Z").bound
 

@@ -108,10 +108,12 @@ def copied(lake: str) -> Iterator[str]:
             yield str(shutil.copytree(lake, Path(folder) / "lake"))
         return
     copy = f"{places.parent(lake)}/twin-{uuid4().hex}"
-    for file in places.files(lake):
-        places.put(f"{copy}/{file.name}", places.read(f"{lake}/{file.name}"))
-    yield copy
-    places.delete_folder(copy)
+    try:
+        for file in places.files(lake):
+            places.put(f"{copy}/{file.name}", places.read(f"{lake}/{file.name}"))
+        yield copy
+    finally:
+        places.delete_folder(copy)
 
 
 def expect_same(ours: str, theirs: str) -> None:

@@ -22,9 +22,11 @@ def is_drawn() -> bool:
     return drawn.is_all() or drawn.turn(test) % AMONG == 0
 
 
-def finds_nothing(lake: Materializer, name: str) -> bool:
-    """Return whether `verify` finds no difference, if the running test asks; for tests that compare what they publish themselves."""
-    return not is_drawn() or lake.verify(name).is_equal
+def expect_equal(lake: Materializer, name: str) -> None:
+    """Assert that `verify` finds no difference, if the running test asks; for tests that compare what they publish themselves."""
+    if is_drawn():
+        report = lake.verify(name)
+        assert report.is_equal, (report.examples, repeated())
 
 
 def repeated() -> str:
