@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.prices [--minutes 10] [--executor local|spark] [--most N] [--fit | --show | --page | --choose]
 
-A cell is a change (a share of the rows, in one bucket or spread over all; inserted, updated or deleted), over aggregates (sums, or
+A cell is a change (a share of the rows, in one bucket, spread over all, or in one hour of twelve; inserted, updated or deleted), over aggregates (sums, or
 selected values), keys (none, 100 or 5,000), with or without a finer aggregate beside it, and an executor. A chain is a cell whose
 finer aggregate is measured like the coarser one, which may be computed from it. In each cell the refresh is done in copies of one
 lake: in one as the price decides, in the others by one strategy each, if it is allowed; all have to give the same rows.
@@ -55,6 +55,8 @@ CHAIN: Final = 3
 KINDS: Final = ("insert", "update", "delete")
 SHARES: Final = {"local": (0.00001, 0.01, 0.1), "spark": (0.00001, 0.1)}
 PLACES: Final = ("one", "spread")
+SCATTERED: Final = ("scattered", 0.001, 12)
+"""A place of a third kind, with its share of the rows: one hour of so many, so that as many clean buckets lie between dirty ones."""
 WIDTHS: Final = {"fine": "1 hour", "coarse": "6 hours"}
 FORCED: Final = ("merge", "recompute", "recompute-keys", "roll-up", "scan", "retract")
 ROUNDS: Final = {"local": 4, "spark": 2}
@@ -80,15 +82,17 @@ def cells(executor: str) -> list[dict[str, Any]]:
     """Return all cells of an executor."""
     names = ("share", "place", "kind", "measures", "keys", "depth")
     every = [*product(SHARES[executor], PLACES, KINDS, MEASURES, KEYS, DEPTHS)]
+    every += product(SCATTERED[1:2], SCATTERED[:1], KINDS, MEASURES, KEYS, DEPTHS)
     if executor == "local":
         every += product(SHARES[executor], PLACES, KINDS, MEASURES, KEYS[1:2], [CHAIN])
     return [{"executor": executor, **dict(zip(names, values, strict=True))} for values in every]
 
 
-def readings(count: int, keys: int, seed: int, hours: tuple[int, int] = (0, HOURS)) -> pa.Table:
-    """Return rows over some hours, in the order of time."""
+def readings(count: int, keys: int, seed: int, hours: tuple[int, int] = (0, HOURS), every: int = 1) -> pa.Table:
+    """Return rows over some hours, or over one of each so many, in the order of time."""
     draw = np.random.default_rng(seed)
-    at = np.sort(draw.integers(hours[0] * HOUR, hours[1] * HOUR, count)) + START
+    at = np.sort(draw.integers(hours[0] * HOUR, hours[1] * HOUR // every, count))
+    at += at // HOUR * HOUR * (every - 1) + START
     return pa.table(
         {
             "ts": pa.array(at).cast(pa.timestamp("us", "UTC")),
@@ -143,13 +147,15 @@ def change(base: Base, cell: Mapping[str, Any], seed: int) -> None:
     """Change the source as a cell says."""
     count = max(1, round(ROWS * cell["share"]))
     hours = (100, 106) if cell["place"] == "one" else (0, HOURS)
+    every = SCATTERED[2] if cell["place"] == SCATTERED[0] else 1
     if cell["kind"] == "insert":
-        write_deltalake(base.source, readings(count, base.keys, seed, hours), mode="append")
+        write_deltalake(base.source, readings(count, base.keys, seed, hours, every), mode="append")
         return
-    share = min(1.0, cell["share"] * (HOURS / (hours[1] - hours[0])))
+    share = min(1.0, cell["share"] * (HOURS * every / (hours[1] - hours[0])))
     least, most = (datetime.fromtimestamp((START + h * HOUR) / 10**6, UTC).isoformat() for h in hours)
     low = random.Random(seed).random() * (1 - share)
     where = f"ts >= '{least}' AND ts < '{most}' AND u >= {low} AND u < {low + max(share, 0.00002)}"
+    where += f" AND date_part('hour', ts) % {every} = 0"
     table = DeltaTable(base.source)
     if cell["kind"] == "update":
         table.update(predicate=where, updates={"v": "v + 1"})
@@ -207,6 +213,7 @@ def run_of(lake: Materializer, executor: Any, name: str, strategy: Any) -> dict[
         "reads": [estimate.likely_rows, estimate.rows, estimate.bytes, estimate.files],
         "written": run.report.partials_written,
         "steps": sum(len(each.plan.steps) for each in done),
+        "spans": sum(len(step.spans) for step in done[0].plan.steps),
     }
 
 
@@ -258,7 +265,8 @@ def key_of(cell: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def name_of(run: Mapping[str, Any]) -> str:
     """Return the strategy of a run; a scan is a recompute of more buckets."""
-    return "scan" if run["reason"].startswith("one scan") else str(run["strategy"])
+    is_scan = run["reason"].startswith("one scan") and "recompute" in run["strategy"]  # a roll-up may take its place
+    return "scan" if is_scan else str(run["strategy"])
 
 
 def seconds_of(cell: Mapping[str, Any], stage: str) -> dict[str, float]:
@@ -336,6 +344,7 @@ def fit(cells: list[dict[str, Any]]) -> None:
             each = {"floor": 1.0, "opened": opened, "byte": size, "file": files, "written": run["written"]}
             each |= {f"aggregated {'recompute' if strategy == 'scan' else strategy}": rows, f"begin {strategy}": 1.0}
             each |= {f"sifted {strategy}": opened} if strategy == "recompute-keys" else {}
+            each |= {f"spans {strategy}": run.get("spans", 1) ** 2} if executor == "spark" else {}
             columns.append(
                 {name: value for name, value in each.items() if name not in {"begin recompute", "begin scan"}}
             )

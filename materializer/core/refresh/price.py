@@ -1,9 +1,10 @@
 """The price of a refresh in seconds, by which strategies and executors are compared.
 
 A price is the sum of what a refresh takes in any case (:attr:`Rates.floor`) and of slopes: for each row that is aggregated, each
-row and byte of the files that are opened, each file, and each row that is written. The rates were measured on one kind of
-machine (`python -m tests.benchmarks.prices`). How long the refreshes of a lake took, compared with these rates, gives factors by
-which its prices are corrected: the median of recent refreshes, by executor, and by strategy where there are enough of them.
+row and byte of the files that are opened, each file, and each row that is written. The spans that a query of Spark names cost as
+their square. The rates were measured on one kind of machine (`python -m tests.benchmarks.prices`). How long the refreshes of a lake
+took, compared with these rates, gives factors by which its prices are corrected: the median of recent refreshes, by executor, and
+by strategy where there are enough of them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
 
-from materializer.core.refresh.plan import BY_KEY, Estimate, ExecutorKind
+from materializer.core.refresh.plan import BY_KEY, MAX_SPANS, Estimate, ExecutorKind
 
 ENOUGH: Final = 3
 """Refreshes from which a factor is learned."""
@@ -42,6 +43,7 @@ class Rates:
         begin: For a strategy, however little it reads: a change feed, or the groups that are computed.
         weight: How much dearer a row that a strategy aggregates is; a row of partials has more columns than a raw row.
         sifted: How much dearer a row that a strategy opens is; one of a wanted key is found by a join.
+        spans: For the square of the number of spans that a query of a strategy names, at most ``MAX_SPANS``.
     """
 
     floor: float
@@ -54,15 +56,17 @@ class Rates:
     begin: Mapping[str, float] = field(default_factory=dict)
     weight: Mapping[str, float] = field(default_factory=dict)
     sifted: Mapping[str, float] = field(default_factory=dict)
+    spans: Mapping[str, float] = field(default_factory=dict)
 
-    def reading(self, strategy: str, estimate: Estimate) -> float:
-        """Return what reading and aggregating takes."""
+    def reading(self, strategy: str, estimate: Estimate, spans: int) -> float:
+        """Return what reading and aggregating takes; *spans* are those that a query names."""
         return (
             self.begin.get(strategy, 0.0)
             + estimate.likely_rows * self.aggregated * self.weight.get(strategy, 1.0)
             + estimate.rows * self.opened * self.sifted.get(strategy, 1.0)
             + estimate.bytes * self.byte
             + estimate.files * self.file
+            + min(spans, MAX_SPANS) ** 2 * self.spans.get(strategy, 0.0)
         )
 
 
@@ -90,6 +94,7 @@ RATES: Final[Mapping[str, Rates]] = {
         begin={BY_KEY: 0.071, "retract": 0.17},
         weight={BY_KEY: 23.0, "merge": 9.0, "retract": 5.0, "roll-up": 21.0},
         sifted={BY_KEY: 0.36, "merge": 6.2, "retract": 20.0},
+        spans=dict.fromkeys(("recompute", "rebuild", BY_KEY, "roll-up"), 2e-4),
     ),
 }
 """The rates by executor, before anything was learned."""
@@ -158,12 +163,14 @@ class Prices:
         found = self.factors.get((executor, strategy)) or self.factors.get((executor, "")) or Factor()
         return found.value
 
-    def reading(self, executor: str, strategy: str, estimate: Estimate) -> float:
+    def reading(self, executor: str, strategy: str, estimate: Estimate, spans: int) -> float:
         """Return the seconds that a strategy takes beyond the floor and what is written."""
-        return self.factor(executor, strategy) * RATES[executor].reading(strategy, estimate)
+        return self.factor(executor, strategy) * RATES[executor].reading(strategy, estimate, spans)
 
 
-def unlearned(executor: str, strategy: str, estimate: Estimate, written: float, steps: int) -> float:
+def unlearned(
+    executor: str, strategy: str, estimate: Estimate, written: float, steps: int, spans: Mapping[str, int]
+) -> float:
     """Return the seconds of a whole refresh by the rates alone.
 
     Args:
@@ -172,10 +179,13 @@ def unlearned(executor: str, strategy: str, estimate: Estimate, written: float, 
         estimate: What it reads.
         written: Rows of each of our two tables that it writes.
         steps: Its steps.
+        spans: How many spans the queries of each strategy name.
     """
     rates = RATES[executor]
-    several = strategy.split("+") if "+" in strategy else []  # nothing says what each of them reads
-    reading = rates.reading("" if several else strategy, estimate) + sum(rates.begin.get(each, 0.0) for each in several)
+    several = strategy.split("+") if "+" in strategy else []  # nothing says what rows each of them reads
+    nothing = Estimate()
+    reading = rates.reading("" if several else strategy, estimate, 0 if several else spans.get(strategy, 0))
+    reading += sum(rates.reading(each, nothing, spans.get(each, 0)) for each in several)
     return rates.floor + reading + written * rates.written + max(steps - 1, 0) * rates.step
 
 

@@ -49,9 +49,9 @@ def is_cheaper(estimate: Estimate, other: Estimate, seconds: float, tie: float) 
     return seconds < 0 if abs(seconds) > tie else estimate.cost < other.cost
 
 
-def by_rates(strategy: str, estimate: Estimate) -> float:
+def by_rates(strategy: str, estimate: Estimate, spans: SpanSet) -> float:
     """Return the seconds of a strategy on Spark, before anything was learned."""
-    return Prices().reading(ExecutorKind.SPARK, strategy, estimate)
+    return Prices().reading(ExecutorKind.SPARK, strategy, estimate, len(spans))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Facts:
         frozen: The frozen boundary. Raw rows below it may be gone, so entries there are merged whatever the cost.
         keyed: The cost of reading the raw rows of the changed keys of some entries; None when a bucket is one group.
         not_keyed: Why changed keys are not recorded, at least not without Spark; empty when they are.
-        price: The seconds of a strategy, by its name and what it reads.
+        price: The seconds of a strategy, by its name, what it reads, and for which buckets.
         only: The one strategy that was asked for where it is allowed; "" when the price decides.
         tie: Prices that differ by fewer seconds do not decide.
         step: The seconds of a step beyond the first.
@@ -94,16 +94,17 @@ class Facts:
     frozen: int = NEG_INF
     keyed: Callable[[Sequence[Entry]], Estimate] | None = None
     not_keyed: str = ""
-    price: Callable[[str, Estimate], float] = by_rates
+    price: Callable[[str, Estimate, SpanSet], float] = by_rates
     only: str = ""
     tie: float = 1e9
     step: float = 0.0
     copy: Callable[[SpanSet], float] = lambda _: 0.0
     write: Callable[[SpanSet], float] = lambda _: 0.0
 
-    def is_cheaper(self, strategy: str, estimate: Estimate, other: str, others: Estimate) -> bool:
-        """Whether a strategy is cheaper than another: in seconds or, where these are nearly equal, in rows."""
-        return is_cheaper(estimate, others, self.price(strategy, estimate) - self.price(other, others), self.tie)
+    def is_cheaper(self, spans: SpanSet, strategy: str, estimate: Estimate, other: str, others: Estimate) -> bool:
+        """Whether a strategy is cheaper than another for the same buckets: in seconds or, where these are nearly equal, in rows."""
+        less = self.price(strategy, estimate, spans) - self.price(other, others, spans)
+        return is_cheaper(estimate, others, less, self.tie)
 
 
 _REASONS: Final = {
@@ -195,8 +196,8 @@ def together(steps: Sequence[Step], facts: Facts, window: SpanSet) -> tuple[Step
     between = dirty.at_most(MAX_SPANS) - dirty
     pieces = sum(s.seconds for s in computed) + facts.step * (len(computed) - 1) + facts.copy(between)
     raw, every = facts.raw(dirty), facts.present(window) | dirty
-    whole, everything = facts.price("recompute", raw), facts.raw(every)
-    scan = facts.price("recompute", everything) + facts.write(every - dirty)
+    whole, everything = facts.price("recompute", raw, dirty), facts.raw(every)
+    scan = facts.price("recompute", everything, every) + facts.write(every - dirty)
     others = [s for s in steps if s not in computed]
     against = tuple(Rejected(strategy_of(s), f"{len(computed)} steps would take longer", s.seconds) for s in computed)
     least = min(pieces, whole + facts.copy(between))
@@ -214,7 +215,7 @@ def _from_changes(kind: _Kind, after: int, entries: Sequence[Entry], facts: Fact
     """Return a step that reads the rows changed since a version, and why another strategy is cheaper, or ""."""
     name, spans = _NAMES[kind], SpanSet.union(e.span for e in entries)
     merge, raw = facts.changed(after, spans) + facts.stored(spans), facts.raw(spans)
-    price, whole = facts.price(name, merge), facts.price("recompute", raw)
+    price, whole = facts.price(name, merge, spans), facts.price("recompute", raw, spans)
     against = (*_NOT_MERGED[kind], Rejected("recompute", f"would read {raw.rows:,} raw rows", whole))
     found = kind(spans, after, merge, against, price)
     costs = f"about {merge.likely_rows:,} changed and kept rows out of {merge.rows:,} would not be cheaper than"
@@ -222,12 +223,12 @@ def _from_changes(kind: _Kind, after: int, entries: Sequence[Entry], facts: Fact
         return found, ""
     if facts.only:
         return found, f"'{facts.only}' was asked for"
-    if not facts.is_cheaper(name, merge, "recompute", raw):
+    if not facts.is_cheaper(spans, name, merge, "recompute", raw):
         return found, f"{costs} {raw.likely_rows:,} raw rows out of {raw.rows:,}"
     if facts.keyed is not None and all(why_not_keyed(e, facts) is None for e in entries):
         keyed = facts.keyed(entries) + facts.stored(spans)
         beside = BESIDE if kind is Merge else 0
-        if facts.is_cheaper(BY_KEY, keyed, name, merge) and merge.cost >= keyed.cost + beside:
+        if facts.is_cheaper(spans, BY_KEY, keyed, name, merge) and merge.cost >= keyed.cost + beside:
             return found, f"{costs} {keyed.likely_rows:,} rows of changed keys and stored groups out of {keyed.rows:,}"
     return found, ""
 
@@ -242,14 +243,14 @@ def _recomputes(
     for why_not_keys, found in by_key.items():
         spans = SpanSet.union(e.span for e in found)
         raw, why_not = facts.raw(spans), why_not_keys
-        whole, by_keys = facts.price("recompute", raw), None
+        whole, by_keys = facts.price("recompute", raw, spans), None
         rejected = list(against)
         after = min((e.after for e in found if e.after is not None), default=None)
         changed = facts.changed(after, spans).rows if cause is Cause.CHANGE and after is not None else None
         if why_not_keys is None and facts.keyed is not None:
             keyed = facts.keyed(found) + facts.stored(spans)
-            by_keys = facts.price(BY_KEY, keyed)
-            is_cheaper = facts.is_cheaper(BY_KEY, keyed, "recompute", raw)
+            by_keys = facts.price(BY_KEY, keyed, spans)
+            is_cheaper = facts.is_cheaper(spans, BY_KEY, keyed, "recompute", raw)
             if (is_cheaper and not facts.only) or facts.only == BY_KEY:
                 rejected.append(
                     Rejected("recompute", f"would aggregate about {raw.likely_rows:,} of {raw.rows:,} raw rows", whole)
@@ -289,7 +290,7 @@ def _split_frozen(taken: Iterable[Entry], edge: int) -> tuple[dict[int, SpanSet]
 def _frozen_merge(after: int, spans: SpanSet, facts: Facts) -> Merge:
     """Return a merge of the rows that arrived below the frozen boundary, even where the source no longer has these rows."""
     estimate = facts.changed(after, spans) + facts.stored(spans)
-    return Merge(spans, after, estimate, (Rejected("recompute", FROZEN),), facts.price("merge", estimate))
+    return Merge(spans, after, estimate, (Rejected("recompute", FROZEN),), facts.price("merge", estimate, spans))
 
 
 def why_not_merge(entry: Entry, facts: Facts) -> str | None:

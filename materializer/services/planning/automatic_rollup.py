@@ -104,8 +104,8 @@ def _parts(step: Recompute, grid: Grid, source: Extent, others: Sequence[_Finer]
             against.append(f"'{other.name}' is dirty there")
             continue
         raw, merged = estimate_of(source, clean), estimate_of(other.extent, clean)
-        seconds, whole = facts.price(ROLL_UP, merged), facts.price("recompute", raw)
-        if not facts.only and not facts.is_cheaper(ROLL_UP, merged, "recompute", raw):
+        seconds, whole = facts.price(ROLL_UP, merged, clean), facts.price("recompute", raw, clean)
+        if not facts.only and not facts.is_cheaper(clean, ROLL_UP, merged, "recompute", raw):
             against.append(f"{merged.likely_rows:,} partials of '{other.name}' would not be cheaper")
             continue
         rejected = (*step.rejected, Rejected("recompute", f"would read {raw.rows:,} raw rows", whole))
@@ -115,7 +115,7 @@ def _parts(step: Recompute, grid: Grid, source: Extent, others: Sequence[_Finer]
     if rest:
         left = step.estimate if rest == step.spans else estimate_of(source, rest)
         reasons = tuple(Rejected(ROLL_UP, why) for why in against)
-        seconds = facts.price("recompute", left)
+        seconds = facts.price("recompute", left, rest)
         yield replace(step, spans=rest, estimate=left, rejected=(*step.rejected, *reasons), seconds=seconds)
 
 
@@ -127,7 +127,7 @@ def _instead_of(
         if other.why_not or other.extent is None or step.spans & grid.cover_set(other.dirty):
             continue
         merged = estimate_of(other.extent, step.spans)
-        seconds = facts.price(ROLL_UP, merged)
+        seconds = facts.price(ROLL_UP, merged, step.spans)
         if seconds < step.seconds - facts.tie:
             reason = step.reason if isinstance(step, Recompute) else f"rows changed since version {step.after}"
             against = Rejected(strategy_of(step), "takes longer", step.seconds)

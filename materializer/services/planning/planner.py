@@ -235,7 +235,8 @@ class RunPlanner:
         )
         plan = replace(plan, executor=executor, executor_reason=reason)
         if self.of_engine is None:
-            plan = prices.predicted(plan, known, prices.written_by(plan, stored, groups_per_row(state)))
+            written = prices.written_by(plan, stored, groups_per_row(state))
+            plan = prices.predicted(plan, known, written, self._config.budget.opened)
         options = {"forced": self.request.options.force, **self.request.options.plan_note, **memory}
         events.append(Planned(plan, run.window.end, options))
         note = RunNote(run, window, dirty_spans, state.cursor, captured, state)
@@ -313,11 +314,11 @@ class RunPlanner:
             return stored.estimate(spans).likely_rows * rates.written * known.factor(executor)
 
         def copy(spans: SpanSet) -> float:
-            return write(spans) + known.reading(executor, "", estimate_of(stored, spans))
+            return write(spans) + known.reading(executor, "", estimate_of(stored, spans), len(spans))
 
         return replace(
             facts,
-            price=prices.pricing(known, local_rows=most[0], local_bytes=most[1]),
+            price=prices.pricing(known, local_rows=most[0], local_bytes=most[1], picked=self._config.budget.opened),
             only=self.request.options.strategy,
             tie=self._config.price_tie_ms / 1000,
             step=rates.step * known.factor(executor),

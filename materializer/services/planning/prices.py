@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
 from typing import Final
 
-from materializer.core.refresh.plan import Estimate, ExecutorKind, Merge, Plan, Recompute, Retract, RollUp
+from materializer.core.refresh.plan import (
+    MAX_SPANS,
+    Estimate,
+    ExecutorKind,
+    Merge,
+    Plan,
+    Recompute,
+    Retract,
+    RollUp,
+    Settle,
+    strategy_of,
+)
 from materializer.core.refresh.price import Prices, Taken, unlearned
 from materializer.core.time.spans import SpanSet
 from materializer.journal.state import States
@@ -31,12 +43,22 @@ def prices_of(states: States) -> Prices:
     )
 
 
-def pricing(prices: Prices, *, local_rows: int, local_bytes: int) -> Callable[[str, Estimate], float]:
-    """Return what prices a strategy: with the rates of this process where it may read so much, else with those of Spark."""
+def pricing(
+    prices: Prices, *, local_rows: int, local_bytes: int, picked: int
+) -> Callable[[str, Estimate, SpanSet], float]:
+    """Return what prices a strategy: with the rates of this process where it may read so much, else with those of Spark.
 
-    def price(strategy: str, estimate: Estimate) -> float:
+    Args:
+        prices: The prices in the lake.
+        local_rows: Rows that this process may read.
+        local_bytes: Bytes of files that it may read.
+        picked: Rows of files from which the driver picks some itself.
+    """
+
+    def price(strategy: str, estimate: Estimate, spans: SpanSet) -> float:
         is_local = estimate.rows <= local_rows and estimate.bytes <= local_bytes
-        return prices.reading(ExecutorKind.LOCAL if is_local else ExecutorKind.SPARK, strategy, estimate)
+        executor = ExecutorKind.LOCAL if is_local else ExecutorKind.SPARK
+        return prices.reading(executor, strategy, estimate, _named(spans, estimate, picked))
 
     return price
 
@@ -55,12 +77,22 @@ def written_by(plan: Plan, stored: Extent, groups_per_row: float | None) -> floa
     return rows
 
 
-def predicted(plan: Plan, prices: Prices, written: float) -> Plan:
-    """Return a plan with its predicted seconds and, where this process computes it, those of Spark."""
-    strategy = _computing(plan.strategy)
+def predicted(plan: Plan, prices: Prices, written: float, picked: int) -> Plan:
+    """Return a plan with its predicted seconds and, where this process computes it, those of Spark.
+
+    Args:
+        plan: The plan.
+        prices: The prices in the lake.
+        written: Rows of each of our two tables that it writes.
+        picked: As for :func:`pricing`.
+    """
+    strategy, spans = _computing(plan.strategy), Counter[str]()
+    for step in plan.steps:
+        if not isinstance(step, Settle):
+            spans[strategy_of(step)] += _named(step.spans, step.estimate, picked)
 
     def base(executor: ExecutorKind) -> float:
-        return unlearned(executor, strategy, plan.estimate, written, len(plan.steps))
+        return unlearned(executor, strategy, plan.estimate, written, len(plan.steps), spans)
 
     rates = base(plan.executor)
     reason = plan.executor_reason
@@ -74,6 +106,11 @@ def predicted(plan: Plan, prices: Prices, written: float) -> Plan:
 def _computing(strategy: str) -> str:
     """Return the strategies that compute something; a bucket that is settled or discarded has no price."""
     return "+".join(each for each in strategy.split("+") if each not in ("settle", "discard"))
+
+
+def _named(spans: SpanSet, estimate: Estimate, picked: int) -> int:
+    """Return how many spans a query on Spark names: none where the driver picks the rows of few spans itself."""
+    return 0 if estimate.rows <= picked and len(spans) <= MAX_SPANS else len(spans)
 
 
 def _has(stored: Extent, spans: SpanSet) -> bool:

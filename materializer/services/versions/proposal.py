@@ -199,7 +199,8 @@ class Proposer:
         each = Estimate(
             estimate.rows // runs, estimate.bytes // runs, -(-estimate.files // runs), estimate.likely_rows // runs
         )
-        seconds = runs * unlearned(executor, RECOMPUTE, each, written / runs, 1) * prices.factor(executor, RECOMPUTE)
+        seconds = unlearned(executor, RECOMPUTE, each, written / runs, 1, {RECOMPUTE: 1})
+        seconds *= runs * prices.factor(executor, RECOMPUTE)
         found = ChangePrice(
             strategy, executor.value, reason, estimate.rows, estimate.bytes, estimate.files, runs, seconds
         )

@@ -29,7 +29,7 @@ def test_too_few_refreshes_teach_nothing() -> None:
     prices = Prices.learned(taken(*[3.0] * (ENOUGH - 1)))
 
     assert 1.0 == prices.factor("local")
-    assert RATES[ExecutorKind.LOCAL].reading("merge", READ) == prices.reading("local", "merge", READ)
+    assert RATES[ExecutorKind.LOCAL].reading("merge", READ, 1) == prices.reading("local", "merge", READ, 1)
 
 
 def test_the_middle_of_recent_refreshes_is_learned() -> None:
@@ -39,7 +39,7 @@ def test_the_middle_of_recent_refreshes_is_learned() -> None:
     prices = Prices.learned([*taken(*[9.0] * RECENT), *taken(*[2.0] * RECENT), *taken(50.0, 2.0, 2.0)])
 
     assert 2.0 == prices.factor("local", "merge")
-    assert 2 * RATES[ExecutorKind.LOCAL].reading("merge", READ) == prices.reading("local", "merge", READ)
+    assert 2 * RATES[ExecutorKind.LOCAL].reading("merge", READ, 1) == prices.reading("local", "merge", READ, 1)
     assert 1.0 == prices.factor("spark", "merge")
 
 
@@ -94,9 +94,9 @@ def test_a_whole_refresh_has_a_floor_and_its_steps() -> None:
     """
     rates = RATES[ExecutorKind.SPARK]
 
-    assert rates.floor == unlearned("spark", "recompute", Estimate(), 0, 1)
+    assert rates.floor == unlearned("spark", "recompute", Estimate(), 0, 1, {})
     assert rates.floor + 2 * rates.step + 10 * rates.written == pytest.approx(
-        unlearned("spark", "recompute", Estimate(), 10, 3)
+        unlearned("spark", "recompute", Estimate(), 10, 3, {})
     )
 
 
@@ -111,7 +111,7 @@ def facts(**others: object) -> Facts:
         stored=lambda spans: Estimate(len(spans), 0, 0, len(spans)),
         present=lambda spans: spans & SpanSet.of(Span(0, 1_000)),
         feed_from=0,
-        price=lambda _, estimate: float(estimate.likely_rows),
+        price=lambda _, estimate, __: float(estimate.likely_rows),
         tie=0.0,
     )
     return replace(found, **others)  # type: ignore[arg-type]
