@@ -6,6 +6,7 @@ import json
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.adapters.airflow.chromium import Page, chromium
+from tests.adapters.airflow.chromium import AnswerError, Page, chromium
 from tests.docs import site
 
 PROGRAM = which("chromium") or which("google-chrome")
@@ -135,13 +136,42 @@ def chosen(page: Page, version: str) -> Any:
 
 
 def awaited(page: Page, expression: str) -> Any:
-    """Return what an expression gives as soon as it gives something."""
+    """Return what an expression gives as soon as it gives something; a page that is left at this moment is asked again."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        if found := page.value(f"document.readyState === 'complete' && ({expression})"):
-            return found
+        with suppress(AnswerError):
+            if found := page.value(f"document.readyState === 'complete' && ({expression})"):
+                return found
         time.sleep(0.05)
     raise TimeoutError(expression)
+
+
+class Leaving:
+    """The connection to a page that is left for another one when it is first asked for a value."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+
+    def send(self, message: str) -> None:
+        """Take a call."""
+        self.asked.append(json.loads(message))
+
+    def recv(self, timeout: float) -> str:
+        """Answer the last call."""
+        assert timeout > 0
+        number = self.asked[-1]["id"]
+        if len([a for a in self.asked if a["method"] == "Runtime.evaluate"]) == 1:
+            return json.dumps(
+                {"id": number, "error": {"code": -32000, "message": "Inspected target navigated or closed"}}
+            )
+        return json.dumps({"id": number, "result": {"result": {"value": "there"}}})
+
+
+def test_a_page_that_is_left_is_asked_again() -> None:
+    """
+    Chromium has no answer while it goes from page to page.
+    """
+    assert "there" == awaited(Page(Leaving(), ""), "location.pathname")
 
 
 @pytest.mark.browser

@@ -21,6 +21,10 @@ SHORTEST = 0.5
 """Seconds in which a page reacts to a click or a key."""
 
 
+class AnswerError(Exception):
+    """Chromium gives no answer, for example because the page is left for another one at this moment."""
+
+
 class Page:
     """One page; elements are named by CSS selectors and, where that is not enough, by their text."""
 
@@ -35,11 +39,17 @@ class Page:
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
 
     def call(self, method: str, **params: Any) -> Any:
-        """Call a method of the protocol."""
+        """Call a method of the protocol.
+
+        Raises:
+            AnswerError: There is no result.
+        """
         number = next(self.numbers)
         self.socket.send(json.dumps({"id": number, "method": method, "params": params}))
         while (answer := json.loads(self.socket.recv(timeout=60))).get("id") != number:
             pass
+        if "result" not in answer:
+            raise AnswerError(f"{method}: {answer['error']['message']}")
         return answer["result"]
 
     def value(self, expression: str) -> Any:
