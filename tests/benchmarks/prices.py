@@ -2,10 +2,10 @@
 
     python -m tests.benchmarks.prices [--minutes 10] [--executor local|spark] [--most N] [--fit | --show | --page | --choose]
 
-A cell is a change (a share of the rows, in one bucket, spread over all, or in one hour of twelve; inserted, updated or deleted), over aggregates (sums, or
-selected values), keys (none, 100 or 5,000), with or without a finer aggregate beside it, and an executor. A chain is a cell whose
-finer aggregate is measured like the coarser one, which may be computed from it. In each cell the refresh is done in copies of one
-lake: in one as the price decides, in the others by one strategy each, if it is allowed; all have to give the same rows.
+A cell is a change (a share of the rows, in one bucket, spread over all, or in one hour of twelve; inserted, updated or deleted),
+over aggregates (sums, or selected values), keys (none, 100 or 5,000), with or without a finer aggregate beside it, and an executor. A
+chain is a cell whose finer aggregate is measured like the coarser one, which may be computed from it. In each cell the refresh is done
+in copies of one lake: in one as the price decides, in the others by one strategy each, if it is allowed; all have to give the same rows.
 Cells are done in an order drawn by chance, and those on record (``docs/benchmarks/prices.jsonl``) are not done again. ``--show``
 prints what is on record: how often the choice took at most 1.1 times the best, and its regret (seconds of the choice over those of
 the best). ``--choose`` lets the price of this state choose again in the cells on record, whose strategies are not measured again.
@@ -344,6 +344,7 @@ def fit(cells: list[dict[str, Any]]) -> None:
             each = {"floor": 1.0, "opened": opened, "byte": size, "file": files, "written": run["written"]}
             each |= {f"aggregated {'recompute' if strategy == 'scan' else strategy}": rows, f"begin {strategy}": 1.0}
             each |= {f"sifted {strategy}": opened} if strategy == "recompute-keys" else {}
+            # runs that have no number of spans on record are of one bucket, or of all
             each |= {f"spans {strategy}": run.get("spans", 1) ** 2} if executor == "spark" else {}
             columns.append(
                 {name: value for name, value in each.items() if name not in {"begin recompute", "begin scan"}}
