@@ -271,6 +271,40 @@ def _remembered(
     return pa.concat_tables(parts).select(list(columns))
 
 
+def files_inside(
+    path: str,
+    version: int,
+    columns: Sequence[str],
+    spans: SpanSet,
+    *,
+    time: str,
+    time_type: TimeType,
+    within: Within | None = None,
+) -> list[str] | None:
+    """Return the names of the files that may contain rows of *spans*, below the folder of the table.
+
+    Any reader of Parquet reads *columns* in them as the table has them. None if only a reader of Delta does: rows may be marked as
+    deleted, columns have other names or types in the files or are in no file, or files lie elsewhere.
+
+    Args:
+        path: A table.
+        version: The version of the table.
+        columns: The columns to read.
+        spans: The wanted spans.
+        time: The time column, whose statistics place a file in time.
+        time_type: The type of that column.
+        within: Rows with other values are not wanted; files that cannot have wanted ones are left out.
+    """
+    try:
+        with DeltaFolder.at(path).reading(version) as table:
+            if table.metadata().partition_columns:
+                return None
+            found = _names_of(table, columns, spans, time_column(table, time, time_type), within)
+    except (DeltaError, MaterializerError, OSError, pa.ArrowInvalid):
+        return None
+    return None if found is None or any(map(_lies_elsewhere, found[0])) else sorted(found[0])
+
+
 def _files_of(
     table: DeltaTable,
     path: str,
@@ -282,10 +316,20 @@ def _files_of(
     within: Within | None,
 ) -> _Files | None:
     """Return the files that may contain rows of *spans*; None if Spark has to read them."""
+    found = _names_of(table, columns, spans, time, within)
+    if found is None or found[1] > max_rows or sum(found[0].values()) > max_bytes:
+        return None
+    return _dataset(table, path, found[0])
+
+
+def _names_of(
+    table: DeltaTable, columns: Sequence[str], spans: SpanSet, time: TimeColumn, within: Within | None
+) -> tuple[dict[str, int], int] | None:
+    """Return the files that may contain rows of *spans*, by name with their sizes, and their rows; None as for :func:`files_inside`."""
     if features_of(table).obstacle:
         return None
     wanted: dict[str, int] = {}
-    rows, size, hull = 0, 0, spans.hull
+    rows, hull = 0, spans.hull
     for name, bytes_, bounds in file_bounds(table, time, within):
         if bounds.rows is None:
             return None
@@ -293,10 +337,11 @@ def _files_of(
         if not bounds.is_known or (is_near and bounds.span is not None and spans & SpanSet.of(bounds.span)):
             wanted[name] = bytes_
             rows += bounds.rows
-            size += bytes_
-    if rows > max_rows or size > max_bytes or is_typed_by_others(table, columns):
-        return None
-    return _dataset(table, path, wanted)
+    return None if is_typed_by_others(table, columns) else (wanted, rows)
+
+
+def _lies_elsewhere(name: str) -> bool:
+    return name.startswith("/") or ":" in name
 
 
 def _dataset(table: DeltaTable, path: str, wanted: Mapping[str, int]) -> _Files | None:
@@ -305,7 +350,7 @@ def _dataset(table: DeltaTable, path: str, wanted: Mapping[str, int]) -> _Files 
 
     # Spark stores timestamps as INT96; as nanoseconds, which is the default, they could not hold every time
     options = ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
-    if table.metadata().partition_columns or any(name.startswith("/") or ":" in name for name in wanted):
+    if table.metadata().partition_columns or any(map(_lies_elsewhere, wanted)):
         whole = table.to_pyarrow_dataset(parquet_read_options=options)
         fragments = [f for f in whole.get_fragments() if f.path in wanted]
         names = [f.path for f in fragments]

@@ -10,17 +10,22 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from materializer.config import Budget
-from materializer.core.compiled.definition import SLICE, Definition
+from materializer.core.compiled.definition import SLICE, Definition, quoted
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import SpanSet
 from materializer.journal.events import SourceIdentity
+from materializer.lake import places
 from materializer.lake.keys import Within
-from materializer.lake.local_read import lies_in, read_small_rows
+from materializer.lake.local_read import files_inside, lies_in, read_small_rows
 from materializer.spark.query import compute as c
 
 _PLAIN: Final = re.compile(
     r"tinyint|smallint|int|bigint|float|double|boolean|string|binary|date|timestamp|timestamp_ntz|decimal\(\d+,\d+\)"
 )
+_PATTERN: Final = re.compile(r"[*?\[\]{}\\]")
+"""Characters that Spark takes for a pattern of paths."""
+LISTED: Final = 32
+"""Maximum number of files that Spark looks at without a job (``spark.sql.sources.parallelPartitionDiscovery.threshold``)."""
 FEW: Final = 64
 """Maximum number of spans for which the driver picks rows itself; with more spans Spark filters."""
 
@@ -42,7 +47,32 @@ def raw_rows(
         return c.read_version(spark, source, version)
     types, at = dict(definition.spec.read_types), definition.spec.time_column
     found = _picked(budget, source.path, version, list(types), spans, at, definition.time_type, budget.raw, within)
-    return c.read_version(spark, source, version) if found is None else c.frame_of(spark, found, types)
+    if found is not None:
+        return c.frame_of(spark, found, types)
+    rows = _rows_of_files(spark, definition, source.path, version, spans, within) if len(spans) == 1 else None
+    return c.read_version(spark, source, version) if rows is None else rows
+
+
+def _rows_of_files(
+    spark: SparkSession, definition: Definition, path: str, version: int, spans: SpanSet, within: Within | None
+) -> DataFrame | None:
+    """Return the rows of the files around a span, chosen here as Delta chooses them; None if Delta has to read them.
+
+    For each query Delta chooses files by another one, with its own plan, classes and job. A file on a store would cost a request more,
+    and of more than :data:`LISTED` files Spark asks in a job.
+    """
+    spec, types = definition.spec, dict(definition.spec.read_types)
+    if not places.is_local(path):
+        return None
+    names = files_inside(
+        path, version, list(types), spans, time=spec.time_column, time_type=definition.time_type, within=within
+    )
+    if not names or len(names) > LISTED or _PATTERN.search("".join([path, *names])):
+        return None
+    if any(places.missing_of(path, names)):  # Delta's reader says what is gone
+        return None
+    schema = ", ".join(f"{quoted(name)} {kind}" for name, kind in types.items())
+    return spark.read.schema(schema).parquet(*(f"{path}/{name}" for name in names))
 
 
 def is_readable(definition: Definition, source: SourceIdentity) -> bool:
