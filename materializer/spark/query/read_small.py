@@ -24,6 +24,8 @@ _PLAIN: Final = re.compile(
 )
 _PATTERN: Final = re.compile(r"[*?\[\]{}\\]")
 """Characters that Spark takes for a pattern of paths."""
+_HIDDEN: Final = re.compile(r"(^|/)[._][^/]*$|\._COPYING_$")
+"""Names of files that Spark leaves out where it reads Parquet, though they may be files of a table."""
 LISTED: Final = 32
 """Maximum number of files that Spark looks at without a job (``spark.sql.sources.parallelPartitionDiscovery.threshold``)."""
 FEW: Final = 64
@@ -67,7 +69,7 @@ def _rows_of_files(
     names = files_inside(
         path, version, list(types), spans, time=spec.time_column, time_type=definition.time_type, within=within
     )
-    if not names or len(names) > LISTED or _PATTERN.search("".join([path, *names])):
+    if not names or len(names) > LISTED or _PATTERN.search("".join([path, *names])) or any(map(_HIDDEN.search, names)):
         return None
     if any(places.missing_of(path, names)):  # Delta's reader says what is gone
         return None

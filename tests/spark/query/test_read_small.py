@@ -140,18 +140,25 @@ def _without_statistics(_: SparkSession, path: Path) -> None:
         each.write_text("\n".join(line.replace('"stats":', '"statistics":') for line in lines))
 
 
+def _hidden(_: SparkSession, path: Path) -> None:
+    write_deltalake(str(path), rows(range(24)))
+    (file,), (log,) = path.glob("*.parquet"), (path / "_delta_log").glob("*.json")
+    file.rename(path / f"_{file.name}")
+    log.write_text(log.read_text().replace(file.name, f"_{file.name}"))
+
+
 def _many(_: SparkSession, path: Path) -> None:
     for _each in range(read_small.LISTED + 1):
         write_deltalake(str(path), rows(range(12, 13)), mode="append")
 
 
-@pytest.mark.parametrize("made", [_marked, _renamed, _in_folders, _without_statistics, _many])
+@pytest.mark.parametrize("made", [_marked, _renamed, _in_folders, _without_statistics, _hidden, _many])
 def test_what_only_delta_reads_rightly_is_left_to_it(
     spark: SparkSession, tmp_path: Path, by_delta: list[str], made: Callable[[SparkSession, Path], None]
 ) -> None:
     """
-    Rows marked as deleted, columns with other names in the files or in no file, files of unknown rows, and more files than Spark
-    looks at without a job.
+    Rows marked as deleted, columns with other names in the files or in no file, files of unknown rows, files that Spark takes for hidden
+    ones, and more files than it looks at without a job.
     """
     made(spark, tmp_path / "t")
 
