@@ -60,8 +60,8 @@ def _rows_of_files(
 ) -> DataFrame | None:
     """Return the rows of the files around a span, chosen here as Delta chooses them; None if Delta has to read them.
 
-    For each query Delta chooses files by another one, with its own plan, classes and job. A file on a store would cost a request more,
-    and of more than :data:`LISTED` files Spark asks in a job.
+    Delta would choose them by a query of its own, with its own plan, classes and job. A store would be asked for each file, and more
+    than :data:`LISTED` files would be looked at in a job.
     """
     spec, types = definition.spec, dict(definition.spec.read_types)
     if not places.is_local(path):
