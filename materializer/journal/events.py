@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, TypeAlias
 
 from materializer.core.codec import JsonForm, json_fields
-from materializer.core.refresh.invalidation import Entry
+from materializer.core.refresh.invalidation import Entries
 from materializer.core.refresh.plan import Plan, RunReport
 from materializer.core.time.spans import NEG_INF, POS_INF, SpanSet
 
@@ -156,7 +156,7 @@ class Captured:
     """
 
     version: int
-    entries: tuple[Entry, ...]
+    entries: Entries
     extent_end: Instant = NEG_INF
     counts: tuple[Mapping[str, Any], ...] = ()
     null_times: int | None = None
@@ -173,7 +173,7 @@ class Captured:
 class Invalidated:
     """Spans were declared dirty by hand, or because a forced refresh computes them again."""
 
-    entries: tuple[Entry, ...]
+    entries: Entries
     reason: str = ""
 
 

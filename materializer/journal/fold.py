@@ -228,7 +228,8 @@ def _defined(state: AggregateState | None, aggregate: str, event: Defined) -> Ag
 
 def _captured(state: AggregateState, event: Captured) -> AggregateState:
     frozen_below = max(state.frozen, state.discarded)
-    log = state.log.add(event.entries).limited(event.max_entries, frozen_below=frozen_below)
+    exact_at = None if state.plan else state.cursor  # what a plan took is in the log again if the plan is aborted
+    log = state.log.add(event.entries).limited(event.max_entries, frozen_below=frozen_below, exact_at=exact_at)
     counted = [c["rows"] for c in event.counts]
     changes = (*state.changes, (event.version, None if None in counted else sum(counted)))
     taken = state.plan.taken if state.plan else ()

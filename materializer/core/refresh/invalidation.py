@@ -18,9 +18,11 @@ row that arrives in between is either above the old threshold (covered by the ta
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum, unique
+from math import gcd
+from operator import attrgetter, itemgetter
 from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 from materializer.core.codec import JsonForm, as_json, from_json, json_fields, json_methods
@@ -28,6 +30,8 @@ from materializer.core.time.spans import EVERYTHING, NEG_INF, Span, SpanSet
 
 MAX_KEYS: Final = 64
 """The largest number of changed keys that an entry records; an entry with more changed keys stands for any key."""
+FEW: Final = 8
+"""Entries that differ in their spans alone are written one by one if they are so few; earlier releases read only this form."""
 ANY_ROWS: Final = 1 << 62
 """Stands for all rows of a bucket: more rows than any source has."""
 
@@ -66,6 +70,7 @@ Key: TypeAlias = tuple[Any, ...]
 Keys: TypeAlias = frozenset[Key]
 _KEYS: Final = JsonForm(lambda keys: sorted(map(list, keys), key=repr), lambda data: frozenset(map(tuple, data)))
 _CAUSE: Final = JsonForm(lambda cause: cause.name.lower(), lambda name: Cause[name.upper()])
+_START: Final = attrgetter("span.start")
 _OPTIONAL: Final = ("after", "keys", "is_insert_only", "gone")
 
 
@@ -145,11 +150,8 @@ class InvalidationLog:
         return SpanSet.union(e.span for e in self.entries if e.cause is Cause.RETIRED)
 
     def add(self, entries: Iterable[Entry]) -> InvalidationLog:
-        """Return the log with *entries* added; overlaps keep the older ``after``."""
-        log = self.entries
-        for entry in entries:
-            log = tuple(_normalised(_overlay(log, entry)))
-        return InvalidationLog(log)
+        """Return the log with *entries* added, in any order; overlaps keep the older ``after``."""
+        return InvalidationLog(tuple(_normalised(_merged(self.entries, _disjoint(tuple(entries))))))
 
     def cut(self, window: SpanSet) -> Cut:
         """Split the log at the edges of *window*.
@@ -157,8 +159,8 @@ class InvalidationLog:
         Args:
             window: Whole buckets. An entry that extends beyond them is cut, and the rest stays in the log.
         """
-        taken = tuple(replace(e, span=s) for e in self.entries for s in SpanSet((e.span,)) & window)
-        left = (replace(e, span=s) for e in self.entries for s in SpanSet((e.span,)) - window)
+        taken = [_within(e, s) for e in self.entries for s in SpanSet((e.span,)) & window]
+        left = [_within(e, s) for e in self.entries for s in SpanSet((e.span,)) - window]
         return Cut(tuple(_normalised(taken)), InvalidationLog(tuple(_normalised(left))))
 
     def split(self, edge: int) -> tuple[InvalidationLog, InvalidationLog]:
@@ -168,12 +170,17 @@ class InvalidationLog:
         below, above = self.cut(SpanSet.of(Span(NEG_INF, edge)))
         return InvalidationLog(below), above
 
-    def limited(self, max_entries: int, *, frozen_below: int = NEG_INF) -> InvalidationLog:
+    def limited(self, max_entries: int, *, frozen_below: int = NEG_INF, exact_at: int | None = None) -> InvalidationLog:
         """Return a log of at most *max_entries*, joining the closest neighbours first.
 
-        Changed keys are dropped first. A joined entry covers the gap between its parts and has no ``after``: coarser, but never
-        less than the parts. Entries below *frozen_below* are not joined, because their buckets cannot be recomputed or are
-        already removed from our tables.
+        Changed keys are dropped first. A joined entry covers the gap between its parts: coarser, but never less than the parts.
+        It has no ``after``, unless that of both parts is *exact_at*.
+
+        Args:
+            max_entries: Maximum number of entries.
+            frozen_below: Entries below it are not joined, because their buckets cannot be recomputed or are already removed from
+                our tables.
+            exact_at: Source version that the partials of all clean buckets reflect exactly, None if there is no such version.
         """
         if len(self.entries) <= max_entries:
             return self
@@ -189,47 +196,119 @@ class InvalidationLog:
             if i - 1 in closed:
                 last = joined[-1]
                 span = Span(last.span.start, entry.span.end)
-                gone = max(last.gone, entry.gone)
-                joined[-1] = Entry(span, None, max(last.cause, entry.cause, Cause.FILES), gone=gone)
+                is_exact = exact_at is not None and last.after == entry.after == exact_at
+                joined[-1] = Entry(
+                    span,
+                    exact_at if is_exact else None,
+                    max(last.cause, entry.cause, *([] if is_exact else [Cause.FILES])),
+                    is_insert_only=is_exact and last.is_insert_only and entry.is_insert_only,
+                    gone=max(last.gone, entry.gone),
+                )
             else:
                 joined.append(entry)
         return InvalidationLog(tuple(_normalised(joined)))
 
     def as_json(self) -> list[dict[str, Any]]:
         """Return the entries as JSON values."""
-        return [as_json(e) for e in self.entries]
+        return entries_as_json(self.entries)
 
     @classmethod
     def from_json(cls, data: Iterable[dict[str, Any]]) -> InvalidationLog:
         """Return the log that :meth:`as_json` wrote."""
-        return cls(tuple(from_json(Entry, d) for d in data))
+        return cls(entries_from_json(data))
 
 
-def _overlay(log: tuple[Entry, ...], new: Entry) -> Iterator[Entry]:
-    edge = new.span.start
-    for old in log:
-        common = old.span & new.span
-        if common is None:
-            if old.span.start >= new.span.end and edge < new.span.end:
-                yield replace(new, span=Span(edge, new.span.end))
-                edge = new.span.end
-            yield old
+def entries_as_json(entries: Iterable[Entry]) -> list[dict[str, Any]]:
+    """Return entries as JSON values; many that differ in their spans alone are one value.
+
+    Its list ``[unit, start, length, gap, length, gap, length, …]`` counts in *unit*; a gap begins at the end before it.
+    """
+    groups: dict[Any, list[tuple[int, Entry]]] = {}
+    for place, entry in enumerate(entries):
+        facts = (entry.after, entry.cause, entry.keys, entry.is_insert_only, entry.gone)
+        groups.setdefault(facts if entry.span.is_bounded else entry.span, []).append((place, entry))
+    data: list[tuple[int, dict[str, Any]]] = []
+    for group in groups.values():
+        if len(group) <= FEW:
+            data += [(place, as_json(e)) for place, e in group]
             continue
-        if edge < common.start:
-            yield replace(new, span=Span(edge, common.start))
-        if old.span.start < common.start:
-            yield replace(old, span=Span(old.span.start, common.start))
-        yield old.joined(new, common)
-        if common.end < old.span.end:
-            yield replace(old, span=Span(common.end, old.span.end))
-        edge = common.end
-    if edge < new.span.end:
-        yield replace(new, span=Span(edge, new.span.end))
+        (place, first), *_ = group
+        spans = sorted((e.span for _, e in group), key=attrgetter("start"))
+        ends = [0, *(end for span in spans for end in (span.start, span.end))]
+        steps = [b - a for a, b in itertools.pairwise(ends)]
+        unit = gcd(*steps)
+        like = {name: value for name, value in as_json(first).items() if name != "span"}
+        data.append((place, {"spans": [unit, *(step // unit for step in steps)], **like}))
+    return [value for _, value in sorted(data, key=itemgetter(0))]
+
+
+def entries_from_json(data: Iterable[Mapping[str, Any]]) -> tuple[Entry, ...]:
+    """Return the entries that :func:`entries_as_json` wrote; if some are one value, all are in the order of their spans.
+
+    Raises:
+        KeyError, TypeError, ValueError, AttributeError: If *data* is not the form of entries.
+    """
+    entries: list[Entry] = []
+    are_sorted = True
+    for value in data:
+        if "spans" not in value:
+            entries.append(from_json(Entry, value))
+            continue
+        unit, *steps = value["spans"]
+        ends = [unit * n for n in itertools.accumulate(steps)]
+        like = from_json(Entry, {name: item for name, item in value.items() if name != "spans"} | {"span": ends[:2]})
+        entries += (_within(like, Span(a, b)) for a, b in zip(ends[::2], ends[1::2], strict=True))
+        are_sorted = False
+    return tuple(entries if are_sorted else sorted(entries, key=_START))
+
+
+Entries: TypeAlias = Annotated[tuple[Entry, ...], JsonForm(entries_as_json, entries_from_json)]
+"""Entries of one event."""
+
+
+def _within(entry: Entry, span: Span) -> Entry:
+    """Return an entry for a part of its span."""
+    if span == entry.span:
+        return entry
+    return Entry(span, entry.after, entry.cause, entry.keys, is_insert_only=entry.is_insert_only, gone=entry.gone)
+
+
+def _disjoint(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    """Return entries as a sorted log without overlaps, by merging halves."""
+    if len(entries) <= 1:
+        return entries
+    middle = len(entries) // 2
+    return tuple(_merged(_disjoint(entries[:middle]), _disjoint(entries[middle:])))
+
+
+def _merged(log: Sequence[Entry], other: Sequence[Entry]) -> Iterator[Entry]:
+    """Yield the entries of two sorted logs in one pass; where both have one, the two are joined."""
+    rest, others = iter(log), iter(other)
+    a, b = next(rest, None), next(others, None)
+    while a is not None and b is not None:
+        if b.span.start < a.span.start:
+            a, b, rest, others = b, a, others, rest
+        if a.span.end <= b.span.start:
+            yield a
+            a = next(rest, None)
+            continue
+        if a.span.start < b.span.start:
+            yield _within(a, Span(a.span.start, b.span.start))
+        end = min(a.span.end, b.span.end)
+        yield a.joined(b, Span(b.span.start, end))
+        a = _within(a, Span(end, a.span.end)) if end < a.span.end else next(rest, None)
+        b = _within(b, Span(end, b.span.end)) if end < b.span.end else next(others, None)
+    if a is not None:
+        yield a
+    if b is not None:
+        yield b
+    yield from rest
+    yield from others
 
 
 def _normalised(entries: Iterable[Entry]) -> Iterator[Entry]:
     current: Entry | None = None
-    for entry in sorted(entries, key=lambda e: e.span):
+    for entry in sorted(entries, key=_START):
         if current and current.span.end == entry.span.start and _are_joinable(current, entry):
             span = Span(current.span.start, entry.span.end)
             current = replace(current, span=span, gone=max(current.gone, entry.gone))
@@ -244,4 +323,9 @@ def _normalised(entries: Iterable[Entry]) -> Iterator[Entry]:
 def _are_joinable(entry: Entry, other: Entry) -> bool:
     if entry.cause in UNTOLD and entry.gone != other.gone:
         return False
-    return replace(entry, span=other.span, gone=other.gone) == other
+    return (
+        entry.cause is other.cause
+        and entry.after == other.after
+        and entry.is_insert_only is other.is_insert_only
+        and entry.keys == other.keys
+    )

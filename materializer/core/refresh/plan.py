@@ -6,12 +6,13 @@ The explainer prints the plan and the executor runs it, both from the same value
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Annotated, Any, Final, TypeAlias, assert_never
 
 from materializer.core.codec import JsonForm, as_json, from_json, json_fields, json_list, json_methods
-from materializer.core.refresh.invalidation import Entry, Key
+from materializer.core.refresh.invalidation import Entries, Key, Keys
 from materializer.core.time.spans import Span, SpanSet
 
 OPENED: Final = 8
@@ -276,7 +277,7 @@ class Plan:
     n: int
     source_version: int
     window: Span
-    taken: tuple[Entry, ...]
+    taken: Entries
     steps: tuple[Annotated[Step, _STEP], ...]
     lane: Lane
     partials: TableBase
@@ -310,16 +311,29 @@ class Plan:
         return SpanSet.union(s for step in steps for s in step.spans)
 
     @property
+    def parts_of_groups(self) -> tuple[Span, ...]:
+        """The spans of :attr:`groups`, each once and in order."""
+        return tuple(span for span, _ in self._keyed_parts())
+
+    @property
     def groups(self) -> tuple[tuple[Span, Key], ...]:
         """The groups that are computed of :attr:`keyed` buckets: the buckets of the span, with the key."""
-        keyed, found = self.keyed, []
+        ordered: dict[Keys, list[Key]] = {}
+        found: list[tuple[Span, Key]] = []
+        for span, keys in self._keyed_parts():
+            if keys not in ordered:
+                ordered[keys] = sorted(keys, key=repr)
+            found += [(span, key) for key in ordered[keys]]
+        return tuple(found)
+
+    def _keyed_parts(self) -> Iterator[tuple[Span, Keys]]:
+        keyed = self.keyed
         for entry in self.taken if keyed else ():
             for span in SpanSet.of(entry.span) & keyed:
                 if entry.keys is None:
                     msg = f"the changed keys in [{span.start}, {span.end}) are not known"
                     raise ValueError(msg)
-                found += [(span, key) for key in sorted(entry.keys, key=repr)]
-        return tuple(found)
+                yield span, entry.keys
 
     @property
     def merges(self) -> tuple[Merge, ...]:

@@ -8,15 +8,18 @@ they never equal a real instant. A :class:`Span` is ``[start, end)`` and never e
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final
 
 from materializer.core.codec import json_methods
 
 NEG_INF: Final = -(1 << 72)
 POS_INF: Final = 1 << 72
+_START: Final = attrgetter("start")
+_END: Final = attrgetter("end")
 
 
 @json_methods
@@ -96,7 +99,7 @@ class SpanSet:
     @classmethod
     def union(cls, spans: Iterable[Span]) -> SpanSet:
         """Return the normal form of the union of any number of spans, in any order."""
-        return cls(tuple(_fused(sorted(spans))))
+        return cls(tuple(_fused(sorted(spans, key=_START))))
 
     def __iter__(self) -> Iterator[Span]:
         return iter(self.spans)
@@ -108,17 +111,26 @@ class SpanSet:
         return bool(self.spans)
 
     def __contains__(self, instant: int) -> bool:
-        at = bisect_right(self.spans, instant, key=lambda s: s.start) - 1
+        at = bisect_right(self.spans, instant, key=_START) - 1
         return at >= 0 and instant < self.spans[at].end
 
     def __or__(self, other: SpanSet) -> SpanSet:
         return SpanSet.union((*self.spans, *other.spans))
 
     def __and__(self, other: SpanSet) -> SpanSet:
-        return SpanSet(tuple(_common(self.spans, other.spans)))
+        mine, theirs = self._near(other.hull), other._near(self.hull)
+        return SpanSet(tuple(_common(mine, theirs)))
 
     def __sub__(self, other: SpanSet) -> SpanSet:
-        return SpanSet(tuple(_rest(self.spans, other.spans)))
+        theirs = other._near(self.hull)
+        return SpanSet(tuple(_rest(self.spans, theirs))) if theirs else self
+
+    def _near(self, hull: Span | None) -> tuple[Span, ...]:
+        """Return the spans that meet *hull*; bisection finds them, so that one span of many costs little."""
+        if hull is None:
+            return ()
+        first = bisect_right(self.spans, hull.start, key=_END)
+        return self.spans[first : bisect_left(self.spans, hull.end, lo=first, key=_START)]
 
     @property
     def hull(self) -> Span | None:
