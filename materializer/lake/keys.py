@@ -119,7 +119,7 @@ def table_of(groups: Groups, kinds: Sequence[str]) -> pa.Table:
 
     most = (1 << 63) - 1
     columns: dict[str, Any] = {
-        FROM: pa.array([max(span.start, -most) for span, _ in groups], pa.int64()),
+        FROM: pa.array([max(span.start, -most - 1) for span, _ in groups], pa.int64()),
         UPTO: pa.array([min(span.end, most) for span, _ in groups], pa.int64()),
     }
     for i, kind in enumerate(kinds):

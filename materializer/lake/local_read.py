@@ -218,11 +218,12 @@ def _inside(
     """Return the rows in *spans*, of which most files of a refresh have few; one batch is in memory beside them."""
     wanted = list(dict.fromkeys([*columns, time]))
     scanner = dataset.scanner(columns=wanted, batch_readahead=1, fragment_readahead=1)
-    batches = [_cut(batch, spans, time, time_type) for batch in scanner.to_batches()]
+    batches = [rows_inside(batch, spans, time, time_type) for batch in scanner.to_batches()]
     return pa.Table.from_batches(batches, scanner.projected_schema).select(list(columns))
 
 
-def _cut(rows: _Rows, spans: SpanSet, time: str, time_type: TimeType) -> _Rows:
+def rows_inside(rows: _Rows, spans: SpanSet, time: str, time_type: TimeType) -> _Rows:
+    """Return the rows whose time is in *spans*; a row without a time is in none."""
     times = rows.column(time)
     is_inside = inside(instants_of(times, time_type).fill_null(0), spans)
     return rows.filter(pc.and_(pa.array(is_inside), times.is_valid()))
@@ -248,7 +249,7 @@ def _remembered(
         rows = shared.rows(key, wanted)
         if rows is not None and all(rows.field(c).type == schema.field(c).type for c in wanted):
             part = rows.select(wanted)
-            parts.append(part if spans is None else _cut(part, spans, time, time_type))
+            parts.append(part if spans is None else rows_inside(part, spans, time, time_type))
             continue
         if _has_old_times(fragment.metadata):
             return None
@@ -263,7 +264,7 @@ def _remembered(
             else:  # it is read again then, and only one batch is in memory
                 batches.clear()
             part = pa.Table.from_batches([batch]).select(wanted)
-            parts.append(part if spans is None else _cut(part, spans, time, time_type))
+            parts.append(part if spans is None else rows_inside(part, spans, time, time_type))
         if shared.has_room(read, size):
             shared.remember(key, pa.Table.from_batches(batches, scanner.projected_schema))
     if not parts:

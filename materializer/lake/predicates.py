@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 import numpy as np
 
 from materializer.core.time.spans import Span, SpanSet
 
-_INT64: Final = SpanSet.of(Span(-(1 << 63), 1 << 63))
+_INT64: Final = Span(-(1 << 63), 1 << 63)
 
 
 def inside(instants: Any, spans: SpanSet) -> Any:
@@ -18,11 +19,21 @@ def inside(instants: Any, spans: SpanSet) -> Any:
         instants: Array of 64-bit instants without nulls.
         spans: The spans.
     """
+    return containing(instants, spans)[1]
+
+
+def containing(instants: Any, spans: Iterable[Span]) -> tuple[Any, Any]:
+    """Return the start of the span that holds each instant, and whether there is one; without one, the start means nothing.
+
+    Args:
+        instants: Array of 64-bit instants without nulls.
+        spans: Sorted and disjoint spans; an end that is no 64-bit number is the last one.
+    """
     values = np.asarray(instants, dtype=np.int64)
-    spans &= _INT64
-    if not spans:
-        return np.zeros(len(values), dtype=bool)
-    starts = np.array([s.start for s in spans], dtype=np.int64)
-    lasts = np.array([s.end - 1 for s in spans], dtype=np.int64)
+    known = [s & _INT64 for s in spans]
+    starts = np.array([s.start for s in known if s], dtype=np.int64)
+    if not len(starts):
+        return values, np.zeros(len(values), dtype=bool)
+    lasts = np.array([s.end - 1 for s in known if s], dtype=np.int64)
     index = np.searchsorted(starts, values, side="right") - 1
-    return (index >= 0) & (values <= lasts[np.maximum(index, 0)])
+    return starts[np.maximum(index, 0)], (index >= 0) & (values <= lasts[np.maximum(index, 0)])

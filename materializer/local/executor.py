@@ -9,16 +9,16 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from materializer.core.aggregates.layout import SIGN
-from materializer.core.compiled.bucket_sql import bucket_end_sql, bucket_start_sql, spans_sql
+from materializer.core.compiled.bucket_sql import bucket_end_sql, bucket_start_sql
 from materializer.core.compiled.definition import SLICE, Definition, key_column
 from materializer.core.compiled.definition import quoted as spark_quoted
 from materializer.core.engines.work import ChangedKeys, Work
-from materializer.core.refresh.plan import CAME, INSERTED, MAX_SPANS, WENT, Merge, Plan, Recompute, Retract, RollUp
-from materializer.core.time.spans import EVERYTHING, NEG_INF, Span, SpanSet
+from materializer.core.refresh.plan import CAME, INSERTED, WENT, Merge, Plan, Recompute, Retract, RollUp
+from materializer.core.time.spans import NEG_INF, Span, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.lake.computed import Computed, Fewer
 from materializer.local import row_counts
-from materializer.local.kinds import Kind, NotLocal, quoted
+from materializer.local.kinds import BUG, Kind, NotLocal, bugs_left_to_spark, quoted
 from materializer.local.reading import LocalReader
 from materializer.local.typed import failing
 
@@ -35,6 +35,8 @@ _PASSES: Final = "mz_passes"
 _OUTPUT: Final = "mz_f_"
 _GROUPS: Final = "mz_groups"
 _INSTANT: Final = "mz_instant"
+FEW_SPANS: Final = 8
+"""Spans around the rows of a query, for which the text of its buckets is made: in a time zone it grows with them."""
 MOST_FORMS: Final = 1_000
 """Definitions whose forms are remembered."""
 
@@ -84,8 +86,13 @@ class LocalExecutor(LocalReader):
         forms = self._forms(definition)
         if isinstance(forms, str):
             raise NotLocal(forms)
-        with opened() as connection:
-            return _Run(self, connection, definition, forms, source, partials_path, plan, hull, work).computed()
+        try:
+            with bugs_left_to_spark(), opened() as connection:
+                return _Run(self, connection, definition, forms, source, partials_path, plan, hull, work).computed()
+        except NotLocal as exc:
+            if str(exc).startswith(BUG):
+                self._known[id(definition)] = definition, str(exc)  # no second try in this process
+            raise
 
     def recomputed(
         self, definition: Definition, source: SourceIdentity, plan: Plan, spans: SpanSet, *, hull: Span | None
@@ -106,7 +113,8 @@ class LocalExecutor(LocalReader):
         Raises:
             NotLocal: If Spark has to count them.
         """
-        return row_counts.fewer_rows(self.read, definition, path, plan, computed, gone)
+        with bugs_left_to_spark():
+            return row_counts.fewer_rows(self.read, definition, path, plan, computed, gone)
 
     def fewer_counted(
         self, definition: Definition, path: str, plan: Plan, computed: Computed, gone: int
@@ -116,7 +124,8 @@ class LocalExecutor(LocalReader):
         Raises:
             NotLocal: If Spark has to count them.
         """
-        return row_counts.fewer_counted(self, definition, path, plan, computed, gone)
+        with bugs_left_to_spark():
+            return row_counts.fewer_counted(self, definition, path, plan, computed, gone)
 
     def rows_as_changes(
         self, definition: Definition, source: SourceIdentity, version: int, spans: SpanSet, most: int
@@ -140,8 +149,8 @@ class LocalExecutor(LocalReader):
         if isinstance(forms, str):
             raise NotLocal(forms)
         columns, time = list(forms.columns), definition.spec.time_column
-        rows = self.read(source.path, version, columns, spans, time, definition.time_type)
-        with opened() as connection:
+        with bugs_left_to_spark(), opened() as connection:
+            rows = self.read(source.path, version, columns, spans, time, definition.time_type)
             return Results(connection, definition, forms).changed(rows, most)
 
     def _forms(self, definition: Definition) -> Forms | str:
@@ -151,7 +160,8 @@ class LocalExecutor(LocalReader):
         from materializer.local.forms import Forms
 
         try:
-            found: Forms | str = Forms.of(definition)
+            with bugs_left_to_spark():
+                found: Forms | str = Forms.of(definition)
         except NotLocal as exc:
             found = str(exc)
         if len(self._known) >= MOST_FORMS:
@@ -160,13 +170,13 @@ class LocalExecutor(LocalReader):
         return found
 
 
-def _is_of_group(keys: Iterable[str]) -> str:
-    """Return SQL of whether a row of ``found`` is in a group that is computed."""
-    from materializer.lake.keys import FROM, KEY, UPTO
+def _of_group(keys: Iterable[str]) -> str:
+    """Return SQL of the condition that joins a row of ``found`` with the group of it that is computed."""
+    from materializer.lake.keys import FROM, KEY
 
-    tests = [f"found.{_INSTANT} >= g.{quoted(FROM)}", f"found.{_INSTANT} < g.{quoted(UPTO)}"]
+    tests = [f"found.{_INSTANT} = g.{quoted(FROM)}"]
     tests += [f"found.{key} IS NOT DISTINCT FROM g.{quoted(f'{KEY}{i}')}" for i, key in enumerate(keys)]
-    return f"EXISTS (SELECT 1 FROM {_GROUPS} AS g WHERE {' AND '.join(tests)})"
+    return f"JOIN {_GROUPS} AS g ON {' AND '.join(tests)}"
 
 
 @dataclass(slots=True)
@@ -198,13 +208,11 @@ class _Run:
         if self.definition.engine is not None:
             return self._results(plan.replaced - gone)
         raw, keyed, merges = plan.recomputed, plan.keyed, plan.merges
-        if len(raw) > MAX_SPANS:
-            raise NotLocal(f"dirt in {len(raw)} places")
         parts = []
         if raw:
-            parts.append(self._built("raw", self._raw_rows(raw), raw, self._in_hull(raw)))
+            parts.append(self._built("raw", self._raw_rows(raw), self._in_hull(raw)))
         if keyed:
-            parts.append(self._of_groups(keyed.at_most(MAX_SPANS)))
+            parts.append(self._of_groups(keyed))
         parts += [self._rolled_up(f"roll_up_{i}", step) for i, step in enumerate(plan.rollups)]
         if merges or plan.retracts or plan.replaced != plan.remade:
             spans = plan.replaced - plan.remade - gone
@@ -243,30 +251,33 @@ class _Run:
     def _stored(self, spans: SpanSet, *, without_groups: bool = False) -> str:
         """Return SQL of stored partials, if asked for without those of the groups that are computed."""
         rows = self._read(self.partials_path, self.plan.partials.version, list(self.forms.partials), spans, SLICE)
-        tests = [
-            self._compiled(spans_sql(SLICE, spans, self.definition.time_type), {SLICE: self.forms.partials[SLICE]})
-        ]
+        others = ""
         if without_groups:
             rows = self._placed(rows, SLICE)
-            tests.append(f"NOT {_is_of_group(quoted(key_column(k.name)) for k in self.definition.spec.keys)}")
+            others = f" ANTI {_of_group(quoted(key_column(k.name)) for k in self.definition.spec.keys)}"
         self.connection.register("stored", rows)
-        return f"SELECT {self._partial_list()} FROM stored AS found WHERE {' AND '.join(f'({t})' for t in tests)}"
+        return f"SELECT {self._partial_list('found.')} FROM stored AS found{others}"
 
-    def _of_groups(self, around: SpanSet) -> str:
+    def _of_groups(self, spans: SpanSet) -> str:
         """Return SQL of the partials of the groups whose keys changed."""
         from materializer.lake.keys import table_of, wanted
 
         groups = self.plan.groups
         self.connection.register(_GROUPS, table_of(groups, self.definition.key_types))
-        rows = self._raw_rows(around, wanted(self.definition, [key for _, key in groups]))
+        rows = self._raw_rows(spans, wanted(self.definition, [key for _, key in groups]))
         rows = self._placed(rows, self.definition.spec.time_column)
-        return self._built("keyed", rows, around, self._in_hull(around), of_groups=True)
+        return self._built("keyed", rows, self._in_hull(spans), of_groups=True)
 
     def _placed(self, rows: pa.Table, time: str) -> pa.Table:
-        """Return rows with the instant of a time of them."""
-        from materializer.lake.extent import instants_of
+        """Return rows with the start of the buckets of a group that a time of theirs is in; null outside of all."""
+        import pyarrow as pa
 
-        return rows.append_column(_INSTANT, instants_of(rows[time], self.definition.time_type))
+        from materializer.lake.extent import instants_of
+        from materializer.lake.predicates import containing
+
+        instants = instants_of(rows[time], self.definition.time_type).fill_null(0).to_numpy()
+        starts, is_inside = containing(instants, self.plan.parts_of_groups)
+        return rows.append_column(_INSTANT, pa.array(starts, pa.int64(), mask=~is_inside))
 
     def _rolled_up(self, name: str, step: RollUp) -> str:
         """Return SQL of the partials that are merged from those of a finer aggregate."""
@@ -275,16 +286,14 @@ class _Run:
 
         over = merged_from(self.definition, step.keys)
         forms = Forms.of(over)
-        if len(step.spans) > MAX_SPANS:
-            raise NotLocal(f"dirt in {len(step.spans)} places")
         rows = self._read(step.path, step.version, list(forms.columns), step.spans, SLICE)
-        return self._built(name, rows, step.spans, step.spans, over=(over, forms))
+        return self._built(name, rows, step.spans, over=(over, forms))
 
     def _changed(self, name: str, step: Merge | Retract, images: Sequence[str]) -> str:
         """Return SQL of the partials of some images of the rows that changed."""
         from materializer.lake.arrow import plain
         from materializer.lake.capture.changed_rows import with_images
-        from materializer.lake.local_read import read_small_changes
+        from materializer.lake.local_read import read_small_changes, rows_inside
 
         changed = read_small_changes(
             self.source.path,
@@ -296,11 +305,13 @@ class _Run:
         )
         if changed is None:
             raise NotLocal("changes that only Spark can read, or more of them than were expected")
-        rows = self.executor.bounded(plain(with_images(changed, images)))
+        definition = self.definition
+        rows = rows_inside(with_images(changed, images), step.spans, definition.spec.time_column, definition.time_type)
+        rows = self.executor.bounded(plain(rows))
         inside = step.spans
         if self.hull is not None and not all(s.is_bounded for s in step.spans):
             inside = step.spans & SpanSet.of(self.hull)  # not always: merged rows may be gone from the source
-        return self._built(name, rows.select(list(self.forms.columns)), step.spans, inside)
+        return self._built(name, rows.select(list(self.forms.columns)), inside)
 
     # -- computing -------------------------------------------------------------------------------------------------------
 
@@ -313,7 +324,6 @@ class _Run:
         self,
         name: str,
         rows: pa.Table,
-        spans: SpanSet,
         inside: SpanSet,
         *,
         of_groups: bool = False,
@@ -323,27 +333,23 @@ class _Run:
 
         Args:
             name: A name for the rows.
-            rows: The rows.
-            spans: Where they count.
-            inside: The part of it that has rows.
+            rows: The rows, all of them in the buckets that are computed.
+            inside: Spans around their times.
             of_groups: Whether only the rows of the groups count that are computed.
             over: What computes them, if not the definition itself.
         """
         definition, forms = over or (self.definition, self.forms)
         time = spark_quoted(definition.spec.time_column)
         self.connection.register(f"all_{name}", rows)
-        tests = [self._compiled(f"{time} IS NOT NULL", forms.columns)]
-        if spans != SpanSet.of(EVERYTHING):
-            tests.append(self._compiled(spans_sql(time, spans, definition.time_type), forms.columns))
-        tests += [forms.where] if forms.where else []
-        start = self._compiled(bucket_start_sql(definition.grid, time, inside), forms.columns)
+        near = inside.at_most(FEW_SPANS)
+        start = self._compiled(bucket_start_sql(definition.grid, time, near), forms.columns)
         groups = "".join(f", {sql} AS {_KEY}{i}" for i, sql in enumerate(forms.keys.values()))
         # the rows that count are made once, because they are counted, too
-        inside_rows = f"SELECT * FROM all_{name} WHERE {' AND '.join(f'({t})' for t in tests)}"
-        grouped = f"SELECT *, {start} AS {_AT}{groups} FROM ({inside_rows})"
+        counting = f"SELECT * FROM all_{name} WHERE {forms.where or 'true'}"
+        grouped = f"SELECT *, {start} AS {_AT}{groups} FROM ({counting})"
         if of_groups:
             keys = (f"{_KEY}{i}" for i in range(len(forms.keys)))
-            grouped = f"SELECT * FROM ({grouped}) AS found WHERE {_is_of_group(keys)}"
+            grouped = f"SELECT found.* FROM ({grouped}) AS found SEMI {_of_group(keys)}"
         counted = self.connection.query(grouped)
         self.rows_read += counted.num_rows
         self.connection.register(name, counted)
@@ -363,8 +369,8 @@ class _Run:
         count = quoted(str(self.definition.layout.row_count))
         return f"SELECT * FROM ({found}) WHERE {failing(f'{count} < 0', f'{count} > 0')}" if went else found
 
-    def _partial_list(self) -> str:
-        return ", ".join(map(quoted, self.forms.partials))
+    def _partial_list(self, of: str = "") -> str:
+        return ", ".join(of + quoted(name) for name in self.forms.partials)
 
     def _finalised(self, parts: str) -> tuple[pa.Table, pa.Table]:
         """Return the rows of the partials and of the output, ordered by bucket and keys."""
@@ -374,7 +380,9 @@ class _Run:
         stored = {SLICE: forms.partials[SLICE]}
         groups = {spec.bucket_start: quoted(SLICE)} if spec.bucket_start else {}
         if spec.bucket_end:
-            groups[spec.bucket_end] = self._compiled(bucket_end_sql(definition.grid, SLICE, self.plan.replaced), stored)
+            groups[spec.bucket_end] = self._compiled(
+                bucket_end_sql(definition.grid, SLICE, self.plan.replaced.at_most(FEW_SPANS)), stored
+            )
         groups |= {key.name: quoted(key_column(key.name)) for key in spec.keys}
         taken = {name.lower() for name in forms.partials}
         named = "".join(f", {sql} AS {quoted(n)}" for n, sql in groups.items() if n.lower() not in taken)

@@ -11,7 +11,7 @@ from materializer.core.compiled.definition import Definition
 from materializer.core.sql.tokens import fragment_of
 from materializer.local.connection import opened
 from materializer.local.forms import keys_of
-from materializer.local.kinds import NotLocal, quoted
+from materializer.local.kinds import NotLocal, bugs_left_to_spark, quoted
 
 _ROW: Final = "mz_row"
 
@@ -31,9 +31,9 @@ def evaluated(definition: Definition, rows: pa.Table) -> pa.Table | None:
         rows: The source columns that the keys read.
     """
     try:
-        forms = keys_of(definition, rows.column_names)
-        keys = ", ".join(f"{sql} AS {quoted(name)}" for name, sql in forms.items())
-        with opened() as connection:
+        with bugs_left_to_spark(), opened() as connection:
+            forms = keys_of(definition, rows.column_names)
+            keys = ", ".join(f"{sql} AS {quoted(name)}" for name, sql in forms.items())
             connection.register("changed", rows.append_column(_ROW, pa.array(range(rows.num_rows), pa.int64())))
             return connection.query(f"SELECT {_ROW}, {keys} FROM changed").sort_by(_ROW).drop_columns([_ROW])
     except NotLocal:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
+from materializer.errors import MaterializerError
 from materializer.lake.types import json_of
+
+BUG: Final = "bug: "
+"""How the reason begins for which Spark computes something after an unexpected error of this process."""
 
 INTEGERS: Final = ("tinyint", "smallint", "int", "bigint")
 """The integer types, the narrowest first."""
@@ -31,6 +38,25 @@ _JSON_NAMES: Final = {"long": "bigint", "integer": "int", "short": "smallint", "
 
 class NotLocal(Exception):  # noqa: N818 - it is an answer, and no error of anybody
     """The local executor has no exact form of something; the message says of what."""
+
+
+@contextmanager
+def bugs_left_to_spark() -> Iterator[None]:
+    """Leave to Spark what raises an unexpected error in the block; the block writes nothing.
+
+    Raises:
+        NotLocal: In place of an error that is neither ours nor an answer; its message begins with ``BUG``.
+    """
+    try:
+        yield
+    except (NotLocal, MaterializerError):
+        raise
+    except RecursionError as exc:
+        raise NotLocal("an expression that is nested too deeply for this process") from exc
+    except Exception as exc:
+        logging.getLogger("materializer").debug("left to Spark", exc_info=exc)
+        text = str(exc).partition("\n")[0]
+        raise NotLocal(f"{BUG}{type(exc).__name__} in this process: {text}") from exc
 
 
 @dataclass(frozen=True, slots=True)

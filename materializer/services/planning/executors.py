@@ -15,6 +15,7 @@ from materializer.core.refresh.plan import OPENED, ExecutorKind, Lane, Plan
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
 from materializer.errors import DefinitionError, NotLocalError
 from materializer.local.executor import LocalExecutor
+from materializer.local.kinds import BUG
 from materializer.services.aggregate import Aggregate
 from materializer.services.definitions import suites
 
@@ -66,7 +67,7 @@ def _why_not(aggregate: Aggregate, plan: Plan, work: Work | None, local: LocalEx
     if work is not None and work.since != NEG_INF:
         return "results go on from history that is frozen"
     if found := local.why_not(aggregate.definition):
-        return f"the local executor has no form for {found}"
+        return found if found.startswith(BUG) else f"the local executor has no form for {found}"
     given = suites.values(aggregate.definition, plan.n, plan.source_version, plan.window)
     return next(_of_gate(aggregate.definition, given, plan.spans), "")
 

@@ -10,7 +10,7 @@ refreshed stay dirty, so a request can be stopped anywhere and repeated.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ from materializer.errors import (
 )
 from materializer.journal.events import Event, Frozen
 from materializer.lake.table import one_look
+from materializer.local.kinds import BUG
 from materializer.services.activity import ActivityKind, activity
 from materializer.services.definitions import rolled_up
 from materializer.services.delivery import handlers, registration
@@ -212,7 +213,7 @@ class Refresher:
             state.null_times,
             time.perf_counter() - began,
             after.reports,
-            (*([problem] if problem else []), *after.warnings),
+            (*([problem] if problem else []), *_left_to_spark(runs), *after.warnings),
             state.frozen,
             stuck_spans(state),
             *self._let_go(state, was),
@@ -278,6 +279,14 @@ class Refresher:
             frozen=state.frozen,
             stuck=stuck_spans(state),
         )
+
+
+def _left_to_spark(runs: Iterable[RunDone]) -> tuple[str, ...]:
+    """Return the errors of this process after which Spark computed, each once."""
+    reasons = (
+        reason for run in runs for reason in (run.report.extra.get("left_to_spark", ""), run.plan.executor_reason)
+    )
+    return tuple(dict.fromkeys(f"{reason}; Spark computed it" for reason in reasons if reason.startswith(BUG)))
 
 
 def _verdict(state: AggregateState, plan: Plan) -> Mapping[str, Any]:

@@ -1,0 +1,176 @@
+"""Changes that lie in hundreds of buckets: computed in the process, as every other, at a cost that follows what changed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from materializer.config import Config
+from materializer.local.executor import LocalExecutor
+from materializer.spark.run.executor import Executor
+from tests.counting import calls_of
+from tests.services.keyed import HOUR, Readings
+from tests.services.no_spark import LocalLake, NoSpark, Opened, each, view
+
+MANY = {"rows": 1_000_000, "size": 1 << 28}
+HOURS = 2_000
+EACH = 4
+
+
+def filled(root: Path, condition: str = "", **options: Any) -> LocalLake:
+    """Return a lake with some rows in each of many hours, refreshed."""
+    lake = LocalLake(root, **(MANY | options))
+    lake.add(*((i * HOUR + j, i) for i in range(HOURS) for j in range(EACH)))
+    definition = view("hourly", each("1 hour"), measure="sum(v) AS v, count(*) AS n").replace(
+        "FROM raw", f"FROM raw {condition}"
+    )
+    lake.apply(definition)
+    lake.opened.refresh("hourly")
+    return lake
+
+
+def published(lake: LocalLake) -> dict[int, tuple[int, int]]:
+    """Return sum and count by hour."""
+    rows = lake.rows_of("hourly")
+    return {int(r["at"].timestamp()) // 3600: (r["v"], r["n"]) for r in rows}
+
+
+def raw(lake: LocalLake) -> dict[int, tuple[int, int]]:
+    """Return the same of the raw rows, row by row."""
+    found: dict[int, tuple[int, int]] = {}
+    rows = DeltaTable(str(lake.root / "raw")).to_pyarrow_table()
+    for at, v in zip(rows["ts"].cast(pa.int64()).to_pylist(), rows["v"].to_pylist(), strict=True):
+        total, n = found.get(at // HOUR, (0, 0))
+        found[at // HOUR] = (total + v, n + 1)
+    return found
+
+
+def test_late_rows_in_hundreds_of_places_are_merged(tmp_path: Path) -> None:
+    """
+    Late rows in 500 hours are merged in the process; the rows that are aggregated are the late ones, with a condition on them, too.
+    """
+    lake = filled(tmp_path, "WHERE v >= 0")
+    lake.add(*((4 * i * HOUR + 7, 1000) for i in range(HOURS // 4)))
+
+    [run] = lake.opened.refresh("hourly").runs
+
+    assert ("merge", "local", HOURS // 4) == (run.report.strategy, run.report.executor, run.report.rows_read)
+    assert raw(lake) == published(lake)
+
+
+def test_corrections_in_hundreds_of_places_are_computed_here(tmp_path: Path) -> None:
+    """
+    Rows that were corrected and deleted in hundreds of hours need no Spark, and only these hours are aggregated.
+    """
+    lake = filled(tmp_path)
+    table = DeltaTable(str(tmp_path / "raw"))
+    table.update(predicate="v % 10 = 0", updates={"v": "v + 1000000"})
+    table.delete("v % 10 = 5")
+
+    [run] = lake.opened.refresh("hourly", strategy="recompute").runs
+
+    assert ("recompute", "local", HOURS // 10 * EACH) == (
+        run.report.strategy,
+        run.report.executor,
+        run.report.rows_read,
+    )
+    assert raw(lake) == published(lake)
+
+
+def test_changed_keys_in_hundreds_of_places_are_computed_here(tmp_path: Path) -> None:
+    """
+    Of hundreds of hours only the groups of changed keys are aggregated, wherever other keys changed.
+    """
+    lake = Readings(tmp_path, {"device": pa.string()}, **MANY)
+    lake.write([(h * HOUR + d, f"d{d}", h) for h in range(300) for d in range(8)])
+    lake.opened.refresh("hourly")
+    lake.readings.update(predicate="v % 2 = 0 AND device = 'd1'", updates={"v": "v + 1000"})
+    lake.readings.update(predicate="v % 5 = 0 AND device = 'd2'", updates={"v": "v + 10"})
+
+    [run] = lake.opened.refresh("hourly", strategy="recompute-keys").runs
+
+    assert ("recompute-keys", "local") == (run.report.strategy, run.report.executor)
+    assert run.report.rows_read == 150 + 60
+    assert lake.naive() == lake.published()
+
+
+def test_a_log_that_is_too_long_still_merges(tmp_path: Path) -> None:
+    """
+    Where a log joins neighbours, what lies between them is as exact as they are: late rows are merged all the same.
+    """
+    sql = view("hourly", each("1 hour"), measure="sum(v) AS v, count(*) AS n")
+    lake = LocalLake(tmp_path, config=Config(price_tie_ms=60_000, log_max_entries=10), **MANY)
+    lake.add(*((i * HOUR + j, i) for i in range(HOURS) for j in range(5)))
+    lake.apply(sql)
+    lake.opened.refresh("hourly")
+    lake.add(*((4 * i * HOUR + 7, 1000) for i in range(HOURS // 4)))
+    lake.add(*((9 * i * HOUR + 8, 1) for i in range(HOURS // 9)))
+
+    [run] = lake.opened.refresh("hourly").runs
+
+    assert ("merge", HOURS // 4 + HOURS // 9) == (run.report.strategy, run.report.rows_read)
+    assert raw(lake) == published(lake)
+
+
+@pytest.mark.parametrize("change", ["insert", "update"])
+def test_work_grows_with_the_spans(tmp_path: Path, change: str) -> None:
+    """
+    A refresh of eight times as many places takes at most some eight times the steps of the process.
+    """
+
+    def steps(places: int) -> int:
+        lake = filled(tmp_path / f"{places}")
+        step = HOURS // places
+        if change == "insert":
+            lake.add(*((step * i * HOUR + 7, 1) for i in range(places)))
+        else:
+            DeltaTable(str(lake.root / "raw")).update(predicate=f"v % {step} = 0", updates={"v": "v + 1"})
+        return calls_of(lambda: lake.opened.refresh("hourly"))
+
+    (tmp_path / "125").mkdir()
+    (tmp_path / "1000").mkdir()
+    few, many = steps(125), steps(1_000)
+
+    assert many < 8 * few
+
+
+class Broken(LocalExecutor):
+    """An executor with a bug."""
+
+    def read(self, *_args: Any, **_options: Any) -> pa.Table:
+        """Fail as nobody expected."""
+        raise ZeroDivisionError("a bug")
+
+
+class Asked(NoSpark):
+    """Stands for Spark, and counts how often it is asked to compute."""
+
+    def __init__(self) -> None:
+        self.computed = 0
+
+    def compute(self, *_args: Any, **_options: Any) -> None:
+        """Count, and end the refresh."""
+        self.computed += 1
+        raise KeyboardInterrupt
+
+
+def test_a_bug_of_the_process_is_left_to_spark(tmp_path: Path) -> None:
+    """
+    An error that nobody expected while the process computes lets the same refresh ask Spark.
+    """
+    engine = Asked()
+    lake = LocalLake(tmp_path, engine=engine, **MANY)
+    lake.add((0, 1))
+    lake.apply(view("hourly", each("1 hour")))
+    lake.wired = replace(lake.wired, local=Broken(**MANY))
+    lake.opened = Opened(lake.wired, Executor(Config(), None, {}, started=engine))  # type: ignore[arg-type]
+
+    with pytest.raises(KeyboardInterrupt):
+        lake.opened.refresh("hourly")
+
+    assert 1 == engine.computed
