@@ -155,14 +155,7 @@ def table(
         >>> table(("name", "rows"), [("a", "1"), ("bcd", "20")], right=[1])
         ['name  rows', 'a        1', 'bcd     20']
     """
-    sizes = [max(len(r[i]) for r in [header, *rows]) for i in range(len(header))]
-    aligned = set(right)
-    return [
-        (
-            " " * indent
-            + "  ".join(
-                c.rjust(w) if i in aligned else c.ljust(w) for i, (c, w) in enumerate(zip(r, sizes, strict=True))
-            )
-        ).rstrip()
-        for r in [header, *rows]
-    ]
+    aligned, columns = set(right), zip(header, *rows, strict=True)
+    sizes = [max(1, *map(len, column)) for column in columns]
+    line = "  ".join(f"{{:{'>' if i in aligned else '<'}{size}}}" for i, size in enumerate(sizes))
+    return [(" " * indent + line.format(*row)).rstrip() for row in [header, *rows]]

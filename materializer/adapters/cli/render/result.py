@@ -104,7 +104,10 @@ def cell(value: Any) -> str:
         case float():
             return "NaN" if math.isnan(value) else f"{value:.15g}"
         case datetime():
-            return value.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z" if value.tzinfo else value.isoformat()
+            if value.tzinfo is None:
+                return value.isoformat()
+            text = (value if value.tzinfo is UTC else value.astimezone(UTC)).isoformat()
+            return text.removesuffix("+00:00") + "Z"
         case date():
             return value.isoformat()
         case bytes():

@@ -102,8 +102,12 @@ def _rows_lines(result: ShowResult | ChangesResult, none: str, width: int) -> It
     if not result.rows:
         yield f"{result.name}: {none}"
         return
-    texts = [tuple(cell(v) for v in row) for row in result.rows]
-    right = [i for i in range(len(result.columns)) if any(isinstance(r[i], (int, float)) for r in result.rows)]
+    columns = [*zip(*result.rows, strict=True)]
+    kinds = [{*map(type, column)} for column in columns]
+    texts = [
+        *zip(*(map(str if kind == {int} else cell, c) for kind, c in zip(kinds, columns, strict=True)), strict=True)
+    ]
+    right = [i for i, kind in enumerate(kinds) if any(issubclass(k, int | float) for k in kind)]
     whole = table(result.columns, texts, right=right)
     if max(map(len, whole)) <= width:
         yield from whole
