@@ -1,0 +1,281 @@
+"""Benchmark: what a refresh costs beside the first materialization of its span, in every shape of change.
+
+    python -m tests.benchmarks.scattered [--rows 300000] [--days 360] [--keys 40] [--only TEXT…] [--budget SECONDS]
+
+Each cell is one aggregate and one change of a new lake: the first materialization, the change, one refresh. Told are both times, the
+ratio that the law bounds (a refresh takes at most 1.2 times the first materialization plus half a second), rows read and written,
+and what was planned. Finished cells are in FOLDER/cells.jsonl; a call goes on with the others, so it can be stopped at any time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
+from materializer.api import Materializer
+from materializer.config import Config
+from tests.benchmarks.trades import report, reporting
+
+START: Final = 1_704_067_200_000_000
+HOUR: Final = 3_600_000_000
+DAY: Final = 24 * HOUR
+FILES: Final = 12
+"""Commits of which the source is made."""
+LAW: Final = (1.2, 0.5)
+"""The factor and the seconds of the law."""
+SCATTERED: Final = (10, 300, 1_500, 5_000, 50_000)
+
+BY_KEY: Final = "time_bucket('1 hour', ts) AS at, k"
+AGGREGATES: Final[Mapping[str, str]] = {
+    "sums by key": f"{BY_KEY}, sum(v) AS v, count(*) AS n",
+    "bars": "time_bucket('15 minutes', ts) AS at, first(x) AS open, max(x) AS high, last(x) AS close, count(*) AS n",
+    "where": "time_bucket('1 hour', ts) AS at, sum(v) AS v, count(*) AS n",
+    "median": f"{BY_KEY}, median(v) AS middle, count(*) AS n",
+    "sketch": "time_bucket('1 hour', ts) AS at, approx_percentile(v, 0.9) AS high, approx_count_distinct(k) AS keys",
+    "distinct": "time_bucket('1 hour', ts) AS at, count(DISTINCT k) AS keys, avg(x) AS mean",
+    "time zone": "time_bucket('1 day', ts, 'Europe/Berlin') AS at, k, sum(v) AS v, max(x) AS high",
+}
+ENGINES: Final[Mapping[str, Mapping[str, Any]]] = {
+    "sessions": {"engine": "session_window", "session_gap": "5 minutes", "measures": {"total": "sum(v)"}},
+    "time series": {
+        "engine": "time_series", "step": "10 minutes", "window_size": "10 minutes", "measures": {"total": "sum(v)"},
+    },
+    "reactive state": {"engine": "reactive_state", "measures": {"mean": "mavg(v, 10)", "sum": "cumsum(v)"}},
+    "daily": {
+        "engine": "daily_time_series", "window_size": "30 minutes", "session_begin": ["09:30:00"], "session_end": ["16:00:00"],
+        "measures": {"total": "sum(v)"},
+    },
+    "event time": {"engine": "event_time_window", "interval_duration": "10 minutes", "measures": {"total": "sum(v)"}},
+    "hopping": {
+        "engine": "hopping_window", "end": "until", "duration": "20 minutes", "period": "10 minutes",
+        "measures": {"total": "sum(v)"},
+    },
+    "snapshot": {"engine": "snapshot_window", "end": "until", "measures": {"n": "count(*)"}},
+}  # fmt: skip
+
+
+def rows(
+    rng: np.random.Generator, options: argparse.Namespace, count: int, start: int, length: int, first: int
+) -> pa.Table:
+    """Return *count* rows with times in [start, start + length), in order of time."""
+    ts = np.sort(rng.integers(start, start + length, count))
+    stamp = pa.timestamp("us", "UTC")
+    return pa.table(
+        {
+            "id": pa.array(np.arange(first, first + count)),
+            "ts": pa.array(ts).cast(stamp),
+            "until": pa.array(ts + rng.integers(1_000_000, 600_000_000, count)).cast(stamp),
+            "k": pa.array(rng.integers(0, options.keys, count)),
+            "v": pa.array(rng.integers(1, 1_000, count)),
+            "x": pa.array(rng.integers(1, 4_000, count) / 4),
+        }
+    )
+
+
+class Cell:
+    """One aggregate and one change.
+
+    Args:
+        options: The options of the benchmark.
+        folder: Where the tables lie.
+        aggregate: Name of the aggregate.
+    """
+
+    def __init__(self, options: argparse.Namespace, folder: Path, aggregate: str) -> None:
+        self.options, self.folder, self.aggregate = options, folder, aggregate
+        self.rng = np.random.default_rng(options.seed)
+        self.source = str(folder / "source")
+        self.length = options.days * DAY
+        self.feed = True
+
+    def fill(self) -> None:
+        """Write the source."""
+        each, length = self.options.rows // FILES, self.length // FILES
+        configuration = {"delta.enableChangeDataFeed": str(self.feed).lower()}
+        for i in range(FILES):
+            table = rows(self.rng, self.options, each, START + i * length, length, i * each)
+            write_deltalake(self.source, table, mode="append", configuration=configuration if i == 0 else None)
+
+    def insert(self, count: int) -> None:
+        """Insert rows that lie anywhere."""
+        self.append(rows(self.rng, self.options, count, START, self.length, self.options.rows))
+
+    def append(self, table: pa.Table) -> None:
+        """Append rows."""
+        write_deltalake(self.source, table, mode="append")
+
+    def lake(self) -> Materializer:
+        """Return the lake with the aggregate, which nothing has computed yet."""
+        m = Materializer(config=Config(lake=str(self.folder / "lake"), sources={"source": self.source}))
+        if self.aggregate in ENGINES:
+            m.define("it", self.source, time="ts", keys=["k"], sequence="id", **ENGINES[self.aggregate])
+            return m
+        if self.aggregate == "roll-up":
+            m.apply(f"CREATE MATERIALIZED VIEW finer AS SELECT {AGGREGATES['sums by key']} FROM source GROUP BY 1, 2")
+            m.refresh("finer")
+            m.apply(
+                "CREATE MATERIALIZED VIEW it AS SELECT time_bucket('1 day', at) AS day, k, rollup(v) AS v, rollup(n) AS n "
+                "FROM finer GROUP BY 1, 2"
+            )
+            return m
+        where = "WHERE v > 50" if self.aggregate == "where" else ""
+        keys = "1, 2" if ", k," in AGGREGATES[self.aggregate] else "1"
+        m.apply(
+            f"CREATE MATERIALIZED VIEW it AS SELECT {AGGREGATES[self.aggregate]} FROM source {where} GROUP BY {keys}"
+        )
+        return m
+
+
+def _insert(count: int) -> Callable[[Cell], None]:
+    return lambda cell: cell.insert(count)
+
+
+def _update(count: int) -> Callable[[Cell], None]:
+    def change(cell: Cell) -> None:
+        step = max(cell.options.rows // count, 1)
+        DeltaTable(cell.source).update(predicate=f"id % {step} = 0", updates={"v": "v + 1"})
+
+    return change
+
+
+def _delete(count: int) -> Callable[[Cell], None]:
+    def change(cell: Cell) -> None:
+        step = max(cell.options.rows // count, 1)
+        DeltaTable(cell.source).delete(f"id % {step} = 0")
+
+    return change
+
+
+def _move(cell: Cell) -> None:
+    DeltaTable(cell.source).update(predicate="id % 100 = 0", updates={"k": f"(k + 1) % {cell.options.keys}"})
+
+
+def _one_of_each_file(cell: Cell) -> None:
+    each = cell.options.rows // FILES
+    DeltaTable(cell.source).update(predicate=f"id % {each} = {each // 2}", updates={"v": "v + 1"})
+
+
+def _commits(count: int) -> Callable[[Cell], None]:
+    def change(cell: Cell) -> None:
+        table = rows(cell.rng, cell.options, count, START, cell.length, cell.options.rows)
+        order = cell.rng.permutation(count)
+        for i in order:
+            cell.append(table.slice(int(i), 1))
+
+    return change
+
+
+CHANGES: Final[Mapping[str, Callable[[Cell], None]]] = {
+    **{f"{n:,} inserts": _insert(n) for n in SCATTERED},
+    **{f"{n:,} updates": _update(n) for n in SCATTERED},
+    **{f"{n:,} deletes": _delete(n) for n in SCATTERED},
+    "half deleted": lambda cell: DeltaTable(cell.source).delete("id % 2 = 0") and None,
+    "1 % of the keys moved": _move,
+    "a row of each file": _one_of_each_file,
+    "3,000 commits": _commits(3_000),
+    "3,000 commits, no feed": _commits(3_000),
+}
+
+
+def measured(options: argparse.Namespace, folder: Path, aggregate: str, change: str) -> dict[str, Any]:
+    """Return what one cell comes to."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    cell = Cell(options, folder, aggregate)
+    cell.feed = "no feed" not in change
+    cell.fill()
+    m = cell.lake()
+    first, made = _timed(lambda: m.refresh("it"))
+    CHANGES[change](cell)
+    if aggregate == "roll-up":
+        m.refresh("finer")
+    again, done = _timed(lambda: m.refresh("it"))
+    found = {"aggregate": aggregate, "change": change, "first": first, "refresh": again}
+    found |= {"first_" + k: v for k, v in _counted(made).items()} | _counted(done)
+    found["within"] = again <= LAW[0] * first + LAW[1]
+    if options.verify:
+        found["equal"] = m.verify("it").is_equal
+    return found
+
+
+def _counted(done: Any) -> dict[str, Any]:
+    reports = [r.report for r in done.runs if r.report is not None]
+    return {
+        "runs": len(reports),
+        "strategy": " ".join(dict.fromkeys(r.strategy for r in reports)),
+        "executor": " ".join(dict.fromkeys(r.executor or "spark" for r in reports)),
+        "read": sum(r.rows_read for r in reports),
+        "written": sum(r.rows_written + r.partials_written for r in reports),
+    }
+
+
+def _timed(action: Callable[[], Any]) -> tuple[float, Any]:
+    start = time.perf_counter()
+    done = action()
+    return time.perf_counter() - start, done
+
+
+def cells(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
+    """Yield the cells that are asked for."""
+    for change in CHANGES:
+        for aggregate in (*AGGREGATES, "roll-up", *ENGINES):
+            if all(text in f"{aggregate}/{change}" for text in options.only or ()):
+                yield aggregate, change
+
+
+def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """Measure the cells that are not yet measured; return all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file, until = folder / "cells.jsonl", time.monotonic() + options.budget
+    known = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    done = {(c["aggregate"], c["change"]) for c in known}
+    for aggregate, change in cells(options):
+        if (aggregate, change) in done or time.monotonic() > until:
+            continue
+        found = measured(options, folder / "cell", aggregate, change)
+        known.append(found)
+        with file.open("a") as out:
+            out.write(json.dumps(found) + "\n")
+        print(_line(found), file=sys.stderr, flush=True)
+    return {"cells": known}
+
+
+def _line(c: Mapping[str, Any]) -> str:
+    mark = "" if c["within"] else "  BEYOND"
+    return (
+        f"{c['aggregate']:15} {c['change']:22} first {c['first']:6.2f} s  refresh {c['refresh']:6.2f} s  x {c['refresh'] / c['first']:5.2f}"
+        f"  read {c['read']:8,} written {c['written']:8,}  {c['runs']} {c['executor']} {c['strategy']} {c.get('equal', '')}{mark}"
+    )
+
+
+def show(found: dict[str, Any]) -> None:
+    """Print a line for each cell."""
+    for cell in found["cells"]:
+        print(_line(cell))
+
+
+def main() -> None:
+    """Read the options, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=300_000)
+    parser.add_argument("--days", type=int, default=360)
+    parser.add_argument("--keys", type=int, default=40)
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--only", nargs="+", help="cells whose 'aggregate/change' has each of these texts")
+    parser.add_argument("--budget", type=float, default=1e9, help="begin no cell after so many seconds")
+    parser.add_argument("--verify", action="store_true", help="compare each with plain Spark")
+    report(reporting(parser), run, show)
+
+
+if __name__ == "__main__":
+    main()
