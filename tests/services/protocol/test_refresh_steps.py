@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from materializer.core.refresh.invalidation import ANY_ROWS, Cause, Entry
 from materializer.core.time.instants import DAY
@@ -116,6 +117,22 @@ def test_a_plan_is_made_anew_after_its_aggregate_changed(lake: Lake) -> None:
     assert process.plan is not None
     assert 2 == ports.plans
     assert ANY_ROWS in {entry.gone for entry in process.plan.taken}
+
+
+def test_a_plan_is_made_anew_after_a_table_moved(lake: Lake) -> None:
+    """
+    Somebody commits to the partials while the aggregate is planned, and to the journal: the plan is based on what they are now.
+    """
+
+    def committed() -> None:
+        DeltaTable(path).alter.set_table_properties({"delta.checkpointInterval": "20"})
+        committing(lake, Delivered(3))()
+
+    path = lake.wired.aggregate(lake.state("days")).paths["partials"]
+    ports, process = planned(lake, committed)
+
+    assert process.plan is not None
+    assert (2, ports.head(Which.PARTIALS).version) == (ports.plans, process.plan.partials.version)
 
 
 def test_a_plan_is_not_appended_without_the_lease(lake: Lake) -> None:
