@@ -34,7 +34,7 @@ class Numbers:
         return 10 * _largest_even(seen) + 1
 
     def append(self, seen: tuple[int, ...], decided: int) -> None:
-        """Append if nobody else did."""
+        """Append if no other commit came first."""
         if len(seen) != len(self.committed):
             raise JournalConflictError("another was first")
         self.committed.append(decided)

@@ -386,7 +386,7 @@ class Exploration:
         return next(broken_rules(world), "")
 
     def _at_rest(self, world: MemoryLake) -> str:
-        """All processes die; one refresh of everything must end clean, if nobody disturbs it and if its plan is slow."""
+        """All processes die; one refresh of everything must end clean, if it is undisturbed and if its plan is slow."""
         return self._ends(world, is_slow=False) or (self._ends(world, is_slow=True) if self.bounds.besides else "")
 
     def _ends(self, world: MemoryLake, *, is_slow: bool) -> str:

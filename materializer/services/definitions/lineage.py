@@ -40,7 +40,7 @@ AGAIN: Final[Mapping[str, frozenset[str]]] = {
 
 MISFIT: Final = "definition.not-nested"
 QUICK: Final = 5.0
-"""Seconds of a refresh that keeps nobody waiting."""
+"""Seconds of a refresh that does not hold up others."""
 RECENT: Final = 5
 """How many ended refreshes tell how long the next one takes."""
 NEVER: Final = 64

@@ -33,7 +33,7 @@ def test_a_quick_plan_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
     Nothing is asked and nothing is logged, and no thread waits after the plan has ended.
     """
     before = set(threading.enumerate())
-    with announced("bars", lambda: pytest.fail("nobody should ask"), 3600.0):
+    with announced("bars", lambda: pytest.fail("it was asked"), 3600.0):
         waiting = set(threading.enumerate()) - before
     for thread in waiting:
         thread.join(60)
