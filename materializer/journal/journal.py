@@ -178,19 +178,28 @@ class Journal:
         return self._probe_row
 
     def transact(
-        self, decide: Callable[[View], Sequence[tuple[str, Event]]], *, attempts: int | None = None
+        self,
+        decide: Callable[[View], Sequence[tuple[str, Event]]],
+        *,
+        holds: Callable[[View, View], bool] = lambda _before, _now: False,
+        attempts: int | None = None,
     ) -> Sequence[tuple[str, Event]]:
         """Append in one commit the events that *decide* returns for the newest view, and return them; no event, no commit.
 
         Args:
             decide: Returns (id of an aggregate, event) pairs. It is called again when another commit came first.
+            holds: Whether what was decided for an earlier view is right for the newest one; by default it never is.
             attempts: How many times at most; None for as many as it takes.
 
         Raises:
             JournalConflictError: If another commit came first at every attempt; nothing was appended.
         """
         return transact(
-            self.view, decide, lambda view, events: self.append_each(view.version, events), attempts=attempts
+            self.view,
+            decide,
+            lambda view, events: self.append_each(view.version, events),
+            holds=lambda before, _, now: holds(before, now),
+            attempts=attempts,
         )
 
     def append_leased(self, events: Sequence[tuple[str, Event]]) -> None:

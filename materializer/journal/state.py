@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from materializer.core.codec import json_fields
@@ -167,6 +167,16 @@ class AggregateState:
         ``NEG_INF`` for an engine: it retains old partials, because later results are computed from them.
         """
         return NEG_INF if self.is_engine else self.retired
+
+    @property
+    def basis(self) -> AggregateState:
+        """What a plan is made of: the state without the fields that planning does not read.
+
+        A plan stays right while the basis is equal. A field that is added later belongs to the basis until it is named here.
+        """
+        return replace(
+            self, lease=None, delivered=None, policy_runs={}, checks=(), maintained={}, table="", table_problem=""
+        )
 
     @property
     def mend(self) -> str:

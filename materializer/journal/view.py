@@ -33,6 +33,11 @@ class View:
         """Return the build beside an aggregate, or None."""
         return next((s for s in self.all.values() if s.builds == state.id), None)
 
+    def has_basis_of(self, other: View, name: str) -> bool:
+        """Whether what was planned for an aggregate from another view is right for this one; see :attr:`AggregateState.basis`."""
+        ours, theirs = self.named(name), other.named(name)
+        return ours.basis == theirs.basis and (self.build_of(ours) is None) == (other.build_of(theirs) is None)
+
     def living(self, aggregate: str, name: str) -> AggregateState:
         """Return the aggregate or build with the id *aggregate*; raises LeaseLostError when it is gone, which stops its writer."""
         state = self.all.get(aggregate)

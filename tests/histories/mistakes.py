@@ -116,7 +116,7 @@ def _fold_without_compare(patch: pytest.MonkeyPatch) -> None:
 
 
 def _decided_once(patch: pytest.MonkeyPatch) -> None:
-    def transact(read: Any, decide: Any, append: Any, *, attempts: int | None = None) -> Any:
+    def transact(read: Any, decide: Any, append: Any, *, attempts: int | None = None, **_: Any) -> Any:
         first = decide(read())
 
         def same(_: Any) -> Any:
@@ -183,9 +183,10 @@ def _own_table(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MemoryTable, "committed", refusing)
 
 
-LEFT_OUT: Final = ("recover-unleased", "abort-unseen", "finish-unseen")
+LEFT_OUT: Final = ("recover-unleased", "abort-unseen", "finish-unseen", "any-commit-voids", "stale-plan")
 """Mistakes of the exploration: two patch the code during one step, in the middle of which other processes work here; what the
-last one breaks was not met in 3,000 histories, and is met by the exploration only where commits become unreadable."""
+third one breaks was not met in 3,000 histories, and is met by the exploration only where commits become unreadable. The last two
+need a commit of others in every plan, or a process that declares spans dirty without a lease, and no history has these."""
 
 
 def _mixed(ports: type[MemoryPorts]) -> type[HistoryPorts]:

@@ -17,9 +17,12 @@ from materializer.journal.events import Event, Lease
 from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState
 from materializer.services import processes
+from materializer.services.protocol.decision import Decision
 from materializer.services.protocol.process import CommitsGoneError, OwnTableHead, Which
 from tests.histories.world import BUILD, World
 
+PLAN_REQUESTS = 3
+"""Requests between the state that a plan is made of and its append: others, and the renewal of its lease, come in between."""
 ATTEMPTS = 5
 """How often a commit of a table is tried again after another came first, as over Delta tables."""
 
@@ -58,6 +61,7 @@ class HistoryPorts(MemorySwitchPorts):
     ) -> None:
         self._world = world
         self._clock = clock
+        self._faults = faults
         self._order = order
         self._clients = {name: LogClient(log, faults) for name, log in world.tables.items()}
         self.journal = journal
@@ -109,6 +113,12 @@ class HistoryPorts(MemorySwitchPorts):
     def is_dead(self, lease: Lease) -> bool:
         """See :class:`Ports`; every process is on a host of its own."""
         return processes.is_dead(lease, self._clock())
+
+    def decide(self, state: AggregateState, heads: dict[Which, OwnTableHead]) -> Decision:
+        """See :class:`Ports`; takes some time."""
+        for _ in range(PLAN_REQUESTS):
+            self._faults.before("plan")
+        return super().decide(state, heads)
 
     # -- tables --------------------------------------------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ def main() -> int:
     parser.add_argument(
         "--calls", action="store_true", help="others may come between any two calls, not only two steps"
     )
+    parser.add_argument("--besides", type=int, default=0, help="commits to the journal besides those of refreshes")
     parser.add_argument("--switches", action="store_true", help="a switch to another version instead, and its mistakes")
     parser.add_argument("--chains", action="store_true", help="a roll-up and its parent instead, and its mistakes")
     args = parser.parse_args()
@@ -35,7 +36,14 @@ def main() -> int:
         print(*(f"{name:18} {m.says}" for name, m in MUTATIONS.items()), sep="\n")
         return 0
     own = Bounds(
-        args.versions or 0, args.takeovers, args.refreshes, args.failures, args.cleanings, args.gates, args.calls
+        args.versions or 0,
+        args.takeovers,
+        args.refreshes,
+        args.failures,
+        args.cleanings,
+        args.gates,
+        args.calls,
+        args.besides,
     )
     for bounds in FULL if args.versions is None else (own,):
         begun = time.perf_counter()

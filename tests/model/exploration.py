@@ -12,7 +12,8 @@ The code that is explored is the project's own: ``steps.advance`` and ``write`` 
   lease     nobody appends to the journal without holding the lease
   held      nobody stops the refresh of a process that holds the lease, unless commits can no longer be read
   error     nothing looks damaged: no error but a lost lease, a fenced write, or a failure of the data or the disk
-  ends      from every state, one undisturbed refresh of everything leaves no dirt, and clean holds
+  ends      from every state, one undisturbed refresh of everything leaves no dirt, and clean holds; so does one during whose
+            plan its lease is renewed and other aggregates commit, however often it plans
 """
 
 from __future__ import annotations
@@ -23,13 +24,16 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from materializer.adapters.memory.lake import WIDTH, MemoryLake, forget_folds, spans_of
+from materializer.adapters.memory.lake import WIDTH, MemoryLake, appended, forget_folds, spans_of
 from materializer.adapters.memory.ports import MemoryPorts
+from materializer.core.refresh.invalidation import ANY_ROWS, Cause, Entry
 from materializer.core.time.spans import POS_INF, Span, SpanSet
 from materializer.errors import DataError, LeaseLostError, StorageError, WriteFencedError
-from materializer.journal.events import Lease
+from materializer.journal.events import Delivered, Invalidated, Lease, LeaseRenewed
+from materializer.journal.state import AggregateState
 from materializer.services.protocol import refresh_steps, steps
-from materializer.services.protocol.process import At, Process, Which
+from materializer.services.protocol.decision import Decision
+from materializer.services.protocol.process import At, OwnTableHead, Process, Which
 
 BUCKETS: Final = (0, 1)
 WINDOWS: Final = ((0,), (1,), (0, 1))
@@ -52,6 +56,8 @@ class Bounds(NamedTuple):
         cleanings: Times the commits of our tables become unreadable.
         gates: Whether a gate may hold buckets back or refuse everything.
         calls: Whether others may come between any two calls to the outside, not only between two steps.
+        besides: Commits to the journal by which no refresh goes on: a renewed lease, another aggregate, a delivery, and a bucket that
+            is found to be wrong and declared dirty.
     """
 
     versions: int
@@ -61,6 +67,7 @@ class Bounds(NamedTuple):
     cleanings: int = 0
     gates: bool = False
     calls: bool = False
+    besides: int = 0
 
 
 SMALL: Final = (
@@ -69,6 +76,7 @@ SMALL: Final = (
     Bounds(1, 1, refreshes=2, failures=True, cleanings=1),
     Bounds(1, 1, refreshes=2, failures=True, calls=True),
     Bounds(1, 1, refreshes=2, cleanings=1, gates=True),
+    Bounds(1, 0, refreshes=2, calls=True, besides=1),
 )
 FULL: Final = (
     Bounds(3, 1),
@@ -78,6 +86,8 @@ FULL: Final = (
     Bounds(1, 1, refreshes=2, failures=True, cleanings=1, calls=True),
     Bounds(2, 1, gates=True),
     Bounds(1, 1, refreshes=2, failures=True, cleanings=1, gates=True, calls=True),
+    Bounds(1, 1, refreshes=2, calls=True, besides=1),
+    Bounds(1, 0, refreshes=2, calls=True, besides=2),
 )
 
 
@@ -97,6 +107,7 @@ class State(NamedTuple):
     started: int = 0
     takeovers: int = 0
     cleanings: int = 0
+    besides: int = 0
 
 
 class Found(NamedTuple):
@@ -166,6 +177,56 @@ class OneCall:
         return value
 
 
+class SlowPlan:
+    """The outside for a step whose plan takes longer than the renewal of the lease and the commits of others."""
+
+    def __init__(self, ports: MemoryPorts) -> None:
+        self._ports = ports
+
+    def __getattr__(self, name: str) -> Any:
+        """Return the port's method."""
+        return getattr(self._ports, name)
+
+    def decide(self, state: AggregateState, heads: dict[Which, OwnTableHead]) -> Decision:
+        """Plan; meanwhile everything is committed that is of no importance to the plan."""
+        decision = self._ports.decide(state, heads)
+        for change in (_renewed, _of_another, _delivered):
+            self._ports.lake = change(self._ports.lake)
+        return decision
+
+
+def _renewed(world: MemoryLake) -> MemoryLake:
+    lease = world.state.lease
+    if lease is None:
+        return world
+    return world._replace(journal=appended(world.journal, LeaseRenewed(lease.owner, lease.until + 1)))
+
+
+def _of_another(world: MemoryLake) -> MemoryLake:
+    return world._replace(others=world.others + 1)
+
+
+def _delivered(world: MemoryLake) -> MemoryLake:
+    return world._replace(journal=appended(world.journal, Delivered((world.state.delivered or 0) + 1)))
+
+
+def _found_wrong(world: MemoryLake) -> MemoryLake:
+    """Damage a bucket of the partials and declare it dirty, as a process does that lost its lease while it slept."""
+    first, *rest = world.partials.values
+    dirty = Invalidated((Entry(Span(0, WIDTH), None, Cause.INVALIDATED, gone=ANY_ROWS),))
+    partials = world.partials._replace(values=(first + DAMAGE, *rest))
+    return world._replace(partials=partials, journal=appended(world.journal, dirty))
+
+
+DAMAGE: Final = 100
+BESIDES: Final = {
+    "the lease is renewed": _renewed,
+    "another aggregate commits": _of_another,
+    "rows are delivered": _delivered,
+    "bucket 0 is found to be wrong": _found_wrong,
+}
+
+
 class Exploration:
     """One breadth-first exploration.
 
@@ -219,6 +280,8 @@ class Exploration:
                 yield f"the source commits {commit}", s._replace(world=self.worlds.number(grown))
         if s.cleanings < self.bounds.cleanings:
             yield "old commits are cleaned up", s._replace(world=self._cleaned(world), cleanings=s.cleanings + 1)
+        for label, change in BESIDES.items() if s.besides < self.bounds.besides else ():
+            yield label, s._replace(world=self.worlds.number(change(world)), besides=s.besides + 1)
         if s.started < self.bounds.refreshes:
             yield from self._starts(s, world)
         for i, member in enumerate(s.members):
@@ -239,7 +302,7 @@ class Exploration:
             then, after = self._start(pid, window, world)
             label = f"process {pid} refreshes {window}{', taking the lease over' if is_held else ''}"
             members = tuple(sorted((*s.members, then)))
-            yield label, State(after, members, s.started + 1, s.takeovers + is_held, s.cleanings)
+            yield label, State(after, members, s.started + 1, s.takeovers + is_held, s.cleanings, s.besides)
 
     def _start(self, pid: str, window: tuple[int, ...], world: MemoryLake) -> tuple[int, int]:
         ports = self.ports(world, pid, window)
@@ -281,10 +344,12 @@ class Exploration:
         fails: str = "",
         holding: tuple[int, ...] | None = None,
         which: Which | None = None,
+        is_slow: bool = False,
     ) -> tuple[str, int | None, int]:
         p = member.process
         ports = self.ports(world, p.lease.owner, member.window, merging, fails, holding)
-        outside = OneCall(ports, self.answers, member.answers) if self.bounds.calls else ports
+        outside: Any = OneCall(ports, self.answers, member.answers) if self.bounds.calls else ports
+        outside = SlowPlan(ports) if is_slow else outside
         held = f"holds {holding} back" if holding else ""
         label = f"process {p.lease.owner}: {' '.join(filter(None, [p.at, which, held, fails and f'{fails} fails']))}"
         then: Process | None = None
@@ -321,16 +386,26 @@ class Exploration:
         return next(broken_rules(world), "")
 
     def _at_rest(self, world: MemoryLake) -> str:
-        """All processes die; one undisturbed refresh of everything must end clean."""
+        """All processes die; one refresh of everything must end clean, if it is undisturbed and if its plan is slow."""
+        return self._ends(world, is_slow=False) or (self._ends(world, is_slow=True) if self.bounds.besides else "")
+
+    def _ends(self, world: MemoryLake, *, is_slow: bool) -> str:
         member: int | None
         member, at = self._start(LAST, BUCKETS, world)
         for _ in range(100):
             if member is None:
                 break
-            label, member, at = self.steps(member, at)[-1]
+            before: Member = self.members.values[member]
+            label, member, at = (
+                self._step(before, self.worlds.values[at], merging=BUCKETS, is_slow=True)
+                if is_slow
+                else self.steps(member, at)[-1]
+            )
             if member is None and "Error" in label:
                 return f"ends: {label}"
         end: MemoryLake = self.worlds.values[at]
+        if is_slow and end.wrong.startswith("error: JournalConflictError"):
+            return f"ends: the refresh gives up, because others commit while it plans: {end.wrong}"
         dirt = end.state.log.spans & spans_of(BUCKETS)
         if member is not None or end.state.plan or dirt:
             return f"ends: after a refresh of everything there is dirt {dirt.as_json()}, an open plan or no end"

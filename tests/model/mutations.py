@@ -1,4 +1,4 @@
-"""Sixteen deliberate mistakes, each made in the project's own code, and how to explore with one of them.
+"""Eighteen deliberate mistakes, each made in the project's own code, and how to explore with one of them.
 
 Where the code has a second guard against the consequence (the check of the tables before planning, the fold that refuses
 impossible events), the mistake comes with that guard taken away, so that it is the rule that catches it.
@@ -220,6 +220,15 @@ def _held_forgotten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(fold, "apply", forgetting)
 
 
+def _any_commit_voids(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(protocol, "is_planned_still", lambda *_: False)
+
+
+def _stale_plan(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(protocol, "is_planned_still", lambda *_: True)
+
+
+SLOW: Final = Bounds(1, 0, refreshes=1, calls=True, besides=1)
 SLEPT: Final = Bounds(1, 1, refreshes=2)
 CLEANED: Final = Bounds(1, 1, refreshes=2, failures=True, cleanings=1, calls=True)
 GATED: Final = Bounds(2, 1, refreshes=2, gates=True)
@@ -253,6 +262,12 @@ MUTATIONS: Final = {
     ),
     "writes-held": Mutation(
         "the tables get the rows that the gate holds back", "clean", ports=WritesHeld, bounds=GATED
+    ),
+    "any-commit-voids": Mutation(
+        "a plan is made anew after any commit to the journal", "ends", _any_commit_voids, bounds=SLOW
+    ),
+    "stale-plan": Mutation(
+        "a plan is appended although its aggregate changed while it was made", "clean", _stale_plan, bounds=SLOW
     ),
     "held-forgotten": Mutation("what was held back is taken for clean", "clean", _held_forgotten, bounds=GATED),
 }

@@ -77,6 +77,7 @@ class MemoryLake(NamedTuple):
         output: What readers see.
         aborted: Ids of plans that were aborted.
         wrong: The first rule of the protocol that a process broke, or "".
+        others: Commits to the journal about other aggregates.
     """
 
     source: tuple[tuple[str, int], ...]
@@ -85,6 +86,7 @@ class MemoryLake(NamedTuple):
     output: MemoryTable
     aborted: tuple[str, ...] = ()
     wrong: str = ""
+    others: int = 0
 
     @classmethod
     def first(cls, buckets: int = 2) -> MemoryLake:
@@ -96,6 +98,11 @@ class MemoryLake(NamedTuple):
     def state(self) -> AggregateState:
         """The aggregate as the journal knows it."""
         return folded(self.journal)
+
+    @property
+    def version(self) -> int:
+        """The version of the journal; equal journals have equal versions, which allows more than a real journal does."""
+        return hash((self.journal, self.others))
 
     @property
     def buckets(self) -> range:

@@ -74,12 +74,12 @@ class MemoryPorts(Ports):
     # -- journal ---------------------------------------------------------------------------------------------------------
 
     def read(self) -> tuple[int, AggregateState]:
-        """See :class:`Ports`; equal journals have equal versions, which allows more than a real journal does."""
-        return hash(self.lake.journal), self.lake.state
+        """See :class:`Ports`."""
+        return self.lake.version, self.lake.state
 
     def append(self, version: int, events: Sequence[Event]) -> None:
         """See :class:`Ports`; notes an append that only the lease's holder may make."""
-        if version != hash(self.lake.journal):
+        if version != self.lake.version:
             raise JournalConflictError("another process was first")
         state = self.lake.state
         if not isinstance(events[0], LeaseTaken) and (state.lease is None or state.lease.owner != self.owner):

@@ -49,7 +49,7 @@ from materializer.services.planning import row_loss
 from materializer.services.planning.planner import RunPlanner
 from materializer.services.planning.runs import Request
 from materializer.services.protocol.decision import Decision
-from materializer.services.protocol.process import Audit, CommitsGoneError, OwnTableHead, Which
+from materializer.services.protocol.process import PLANS, Audit, CommitsGoneError, OwnTableHead, Which
 from materializer.services.quality.gate import Gate, metrics
 
 if TYPE_CHECKING:
@@ -88,6 +88,7 @@ class DeltaPorts(SwitchTables):
         self.observation = Observation(journal, aggregate, config, spark, request.options.as_of)
         self.planner = RunPlanner(self.observation, request, config, spark, local)
         self._local = local
+        self._plans = 0
         self._why_moved = ""
         self._jobs: int | None = 0  # of Spark, for the checks of what this process computed
         self._journal = journal
@@ -237,6 +238,11 @@ class DeltaPorts(SwitchTables):
 
     def decide(self, state: AggregateState, heads: dict[Which, OwnTableHead]) -> Decision:
         """See :class:`Ports`."""
+        self._plans += 1
+        if self._plans > 1:
+            self.planner.why_again = (
+                f" (plan {self._plans} of at most {PLANS}: what the last one was made of changed meanwhile)"
+            )
         decision = self.planner.decide(state, heads)
         if decision.plan is None or not all(isinstance(step, Settle) for step in decision.plan.steps):
             return decision

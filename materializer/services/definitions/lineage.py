@@ -9,9 +9,10 @@ buckets, each of them has to lie in one of its own: :mod:`materializer.core.time
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from heapq import heapify, heappop, heappush
+from typing import Final, TypeAlias
 
 from materializer.core.aggregates.parts import group
 from materializer.core.spec.spec import AggregateSpec, Call, Formula, TimeType
@@ -38,6 +39,12 @@ AGAIN: Final[Mapping[str, frozenset[str]]] = {
 """Aggregate → those whose finalised values it may aggregate."""
 
 MISFIT: Final = "definition.not-nested"
+QUICK: Final = 5.0
+"""Seconds of a refresh that does not hold up others."""
+RECENT: Final = 5
+"""How many ended refreshes tell how long the next one takes."""
+NEVER: Final = 64
+"""How slow a first materialization counts: slower than every refresh that was seen."""
 
 
 def maker_of(path: str, root: str) -> str:
@@ -72,20 +79,65 @@ def is_materialised(state: AggregateState) -> bool:
 
 
 def parents_first(root: str, states: States) -> list[str]:
-    """Return the names of all aggregates, those that others read before these, else short buckets before long ones.
+    """Return the names of all aggregates, each after what it reads, and else those first that hold up the others least.
 
-    So an aggregate may be computed from the partials of a finer one over the same rows.
+    First come those whose recent refreshes were quick, then slower ones, those of which nothing was computed yet, and engines; of these, short
+    buckets come before long ones. An aggregate over the same rows that may be computed from the partials of a finer one comes after it.
     """
-    parents = {s.name: maker_of(str(s.source.path), root) for s in states.values()}
+    ranks = {s.name: (_slowness(s), s.is_engine, _length(s), s.name.lower()) for s in states.values()}
+    waits_for = {s.name: {maker_of(str(s.source.path), root)} & ranks.keys() - {s.name} for s in states.values()}
+    for fine, coarse in _slower_and_finer(states, ranks):
+        waits_for[coarse].add(fine)
+    followers: dict[str, list[str]] = {}
+    for name, others in waits_for.items():
+        for other in others:
+            followers.setdefault(other, []).append(name)
+    order: list[str] = []
+    free = [(ranks[name], name) for name, others in waits_for.items() if not others]
+    heapify(free)
+    while free:
+        _, name = heappop(free)
+        order.append(name)
+        for follower in followers.get(name, ()):
+            waits_for[follower].discard(name)
+            if not waits_for[follower]:
+                heappush(free, (ranks[follower], follower))
+    return [*order, *sorted(ranks.keys() - set(order), key=ranks.__getitem__)]  # a damaged journal may hold a circle
 
-    def depth(name: str) -> int:
-        found, at = 0, parents.get(name)
-        while at and found < len(parents):
-            found, at = found + 1, parents.get(at)
-        return found
 
-    lengths = {s.name: _length(s) for s in states.values()}
-    return sorted(parents, key=lambda name: (depth(name), lengths[name], name.lower()))
+_Rank: TypeAlias = tuple[int, bool, float, str]
+"""Slowness, whether an engine computes it, length of its buckets, and the name of an aggregate."""
+
+
+def _slower_and_finer(states: States, ranks: Mapping[str, _Rank]) -> Iterator[tuple[str, str]]:
+    """Yield (fine, coarse) for aggregates over the same rows of which the fine one is slower, and may have the partials of the other.
+
+    Where it is not slower, it comes first in any case.
+    """
+    of_rows: dict[tuple[str, str | None], list[tuple[_Rank, AggregateState]]] = {}
+    for state in states.values():
+        if not state.is_engine:
+            of_rows.setdefault((state.source.table_id, state.spec.get("where")), []).append((ranks[state.name], state))
+    for siblings in of_rows.values():
+        if len({rank[0] for rank, _ in siblings}) == 1:
+            continue
+        has = {s.name: {str(name) for name, _ in s.schemas["partials"]} for _, s in siblings}
+        needs = {s.name: has[s.name] - {key.name for key in AggregateSpec.from_json(s.spec).keys} for _, s in siblings}
+        for rank, fine in siblings:
+            for its, coarse in siblings:
+                if its[0] < rank[0] and its[2:] > rank[2:] and needs[coarse.name] <= has[fine.name]:
+                    yield fine.name, coarse.name
+
+
+def _slowness(state: AggregateState) -> int:
+    """Return how slow recent refreshes were: 0 below :data:`QUICK` seconds, one more for each doubling.
+
+    Steps, and not seconds, because the order of quick aggregates should be the same in each command.
+    """
+    if not is_materialised(state):
+        return NEVER
+    seconds = sorted(e.report.seconds for e in state.ended[-RECENT:] if e.outcome == "done")
+    return int(seconds[len(seconds) // 2] / QUICK).bit_length() if seconds else 0
 
 
 def _length(state: AggregateState) -> float:

@@ -193,7 +193,7 @@ class Expirer:
             return [(state.id, event) for event in events]
 
         with self.lake.lease(name):
-            self.lake.journal.transact(decide_now)
+            self.lake.journal.transact(decide_now, holds=lambda before, now: now.has_basis_of(before, name))
             self.lake.on_checkpoint("bounded")
         return reports[-1]
 

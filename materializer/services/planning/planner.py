@@ -102,12 +102,23 @@ class RunPlanner:
         self.request = request
         self.of_engine = _engine_planner(observation, request, config, engine, local) if made else None
         """Plans what an engine computes; None for a continuous aggregate."""
+        self.why_again = ""
+        """Why it plans again, for a plan that says what it does."""
+        self._doing = ""
         self._config = config
         self._local = local
 
     def decide(self, state: AggregateState, heads: dict[Which, OwnTableHead]) -> Decision:
         """Return what to capture and to do next; see :class:`materializer.services.protocol.process.Ports`."""
+        from materializer.services.planning.patience import announced
+
+        self._doing = "it reads what changed in the source"
+        with announced(self.observation.aggregate.name, lambda: f"{self._doing}{self.why_again}"):
+            return self._decide(state, heads)
+
+    def _decide(self, state: AggregateState, heads: dict[Which, OwnTableHead]) -> Decision:
         captured = self.observation.uncaptured(state)
+        self._doing = "it looks where the source and its tables have rows"
         events, state = self._observed(state, captured)
         window = runs.whole_window(self.request, state, self.observation.aggregate.definition.grid)
         if window is None:
@@ -185,6 +196,9 @@ class RunPlanner:
         if len(taken) < MAX_SPANS or not any(e.cause is Cause.REPAIRED for e in state.uncomputable):
             # else one commit would replace what lies between, and only the output knows what that is; they wait for the next
             taken = self._dirt(state, SpanSet.of(run.window) | state.log.retired).entries
+        self._doing = "it compares the ways to compute what is dirty"
+        if self.of_engine is not None:
+            self._doing = "it finds the results of the engine that changed rows may change"
         memory: dict[str, Any] = {}
         work: Work | None = None
         made: EngineRun | None = None

@@ -23,6 +23,9 @@ from materializer.services.protocol.decision import Decision, RunNote
 ATTEMPTS: Final = 50
 """How often a journal commit is tried again when other aggregates' commits come first."""
 
+PLANS: Final = 5
+"""How often a refresh is planned at most, because each time its aggregate changed while it was planned."""
+
 
 class Which(StrEnum):
     """One of the two tables of an aggregate."""

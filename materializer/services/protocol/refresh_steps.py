@@ -13,6 +13,8 @@ The steps that publish another version of the data (``SWITCH_…``) are in :mod:
 A process may die, sleep or lose its lease between any two steps; the tests explore all of it with this very code over
 in-memory tables. Why the order is what it is:
 
+* a plan is made from the aggregate's state without its lease, and is appended by compare-and-swap; a commit that leaves that state and
+  the tables as they were does not make it void, or a plan that takes longer than the renewal of its own lease would never be appended;
 * the journal holds the plan (and the raised threshold) before anything is materialised, so nothing that was materialised
   is ever unknown to it;
 * a finished write is told by the plan's *id* in the table's commits, because the transaction number alone does not tell
@@ -29,6 +31,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import TypeAlias
 
 from materializer.core.refresh.plan import Plan, TableBase
 from materializer.errors import (
@@ -56,6 +59,7 @@ from materializer.services.protocol.decision import Decision
 from materializer.services.protocol.process import (
     ATTEMPTS,
     BOTH,
+    PLANS,
     At,
     CommitsGoneError,
     OwnTableHead,
@@ -64,6 +68,11 @@ from materializer.services.protocol.process import (
     Which,
     plan_of,
 )
+
+_Seen: TypeAlias = "tuple[int, AggregateState]"
+"""The journal's version and the aggregate."""
+_Planned: TypeAlias = "tuple[dict[Which, OwnTableHead], Decision]"
+"""The tables that were planned on, and what planning came to."""
 
 
 def advance(p: Process, ports: Ports) -> Process:
@@ -273,7 +282,7 @@ def after_recovery(p: Process, how: str | None) -> Process:
 
 
 def _decide(p: Process, ports: Ports) -> Process:
-    def decide(seen: tuple[int, AggregateState]) -> Decision:
+    def decide(seen: _Seen) -> _Planned:
         version, state = seen
         check_lease(p, state)
         heads = {which: ports.head(which) for which in Which}
@@ -283,15 +292,30 @@ def _decide(p: Process, ports: Ports) -> Process:
             if ports.read()[0] != version:  # the tables moved on together with the journal, after it was read
                 raise JournalConflictError(exc.message) from exc
             raise
-        return ports.decide(state, heads)
+        return heads, ports.decide(state, heads)
 
-    def append(seen: tuple[int, AggregateState], decision: Decision) -> None:
+    def append(seen: _Seen, planned: _Planned) -> None:
+        _, decision = planned
         ports.append(seen[0], [*decision.events, *([LeaseReleased(p.lease.owner)] if _is_over(decision) else [])])
 
-    decision = transact(ports.read, decide, append, attempts=ATTEMPTS)
+    def holds(before: _Seen, planned: _Planned, now: _Seen) -> bool:
+        check_lease(p, now[1])
+        return is_planned_still(before[1], planned[0], now[1], ports)
+
+    _, decision = transact(ports.read, decide, append, holds=holds, attempts=ATTEMPTS, decisions=PLANS)
     done = next((e.report for e in decision.events if isinstance(e, Done)), None)
     at = At.END if _is_over(decision) else At.COMPUTE
     return replace(p, at=at, plan=decision.plan, work=decision.work, note=decision.note, report=done)
+
+
+def is_planned_still(
+    before: AggregateState, heads: dict[Which, OwnTableHead], now: AggregateState, ports: Ports
+) -> bool:
+    """Whether a plan made of the state *before* and the tables at *heads* is right for the state *now*.
+
+    Whatever else was committed (renewed leases, other aggregates, delivery, checks) could as well have been committed after the plan.
+    """
+    return before.basis == now.basis and heads == {which: ports.head(which) for which in Which}
 
 
 def _is_over(decision: Decision) -> bool:

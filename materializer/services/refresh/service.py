@@ -249,7 +249,7 @@ class Refresher:
             suppress(LeaseHeldError),
             self.lake.lease(name),
         ):  # the process that has the lease moves the boundary itself
-            self.lake.journal.transact(decide)
+            self.lake.journal.transact(decide, holds=lambda before, now: now.has_basis_of(before, name))
 
     def _deliver(self, state: AggregateState, handler: OutputHandler | None) -> None:
         """Bring the change feed and the output handler up to the output, if the definition has them."""
