@@ -14,6 +14,7 @@ The rows of the feed are counted against the log, version by version. If the cou
 from __future__ import annotations
 
 import itertools
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -29,7 +30,7 @@ from materializer.lake.capture.context import CaptureContext
 from materializer.lake.capture.feed import FeedUnreadableError, read_feed
 from materializer.lake.capture.result import CapturedPiece, CaptureResult, NeedsSpark, Rung, Segment, VersionCount
 from materializer.lake.extent import time_column as column_of
-from materializer.lake.log import Commit, Metadata, read_commit
+from materializer.lake.log import Commit, Metadata
 from materializer.lake.table import DeltaFolder, is_typed_by_others, open_table
 from materializer.lake.types import columns_of
 
@@ -92,10 +93,7 @@ def capture_without_spark(
     context = _context_of(table, after, time_column, time_type, keys, floor, next_edge, frozen_below)
     context = replace(context, max_rows=max_rows, max_bytes=max_bytes, reads=tuple(reads), evaluate=evaluate)
     try:
-        commits = table.fact(
-            ("commits", after, upto, context.column),
-            lambda: [read_commit(table.path, version, context.column) for version in range(after + 1, upto + 1)],
-        )
+        commits = table.commits(after, upto, context.column)
     except LogGapError as exc:
         return _lost(context, after + 1, upto, exc.message)
     for commit in commits:
@@ -125,7 +123,7 @@ def capture_by_files(
     table = path if isinstance(path, DeltaFolder) else DeltaFolder.at(path)
     context = _context_of(table, after, time_column, time_type, None, floor, next_edge, frozen_below)
     try:
-        commits = [read_commit(table.path, version, context.column) for version in range(after + 1, to_version + 1)]
+        commits = table.commits(after, to_version, context.column)
     except LogGapError as exc:
         return _lost(context, from_version, to_version, exc.message)
     for commit in commits:
@@ -180,9 +178,7 @@ def _captured(context: CaptureContext, commits: list[Commit]) -> CaptureResult |
             if is_retention:
                 result += below_frozen.retention(context, run)
                 continue
-            captured = (
-                _of_run(context, run, refusal, blocked) if any(c.is_data_change for c in run) else CaptureResult()
-            )
+            captured = _of_run(context, run, refusal, blocked)
             if isinstance(captured, Segment):
                 segments.append(captured)
             else:
@@ -209,6 +205,8 @@ def _parts(context: CaptureContext, run: list[Commit]) -> Iterable[tuple[list[Co
 def _of_run(
     context: CaptureContext, run: list[Commit], refusal: str | None, blocked: str | None
 ) -> CaptureResult | Segment:
+    if not any(c.is_data_change for c in run):
+        return CaptureResult()
     if refusal is not None:
         return _by_files(context, run, refusal)
     if blocked is not None:
@@ -222,11 +220,14 @@ def _of_run(
 def _runs(context: CaptureContext, commits: list[Commit]) -> Iterable[tuple[list[Commit], str | None]]:
     """Yield neighbouring commits on the same rung, with the reason why this rung is not the feed (None if it is)."""
     metadata = _metadata_before(context, commits)
+    stays = _refusal(context, metadata, metadata)
     run: list[Commit] = []
     reason: str | None = None
     for commit in commits:
-        before, metadata = metadata, commit.metadata or metadata
-        refusal = _refusal(context, before, metadata)
+        refusal = stays
+        if commit.metadata is not None:
+            before, metadata = metadata, commit.metadata
+            refusal, stays = _refusal(context, before, metadata), _refusal(context, metadata, metadata)
         if run and refusal != reason:
             yield run, reason
             run = []
@@ -258,10 +259,7 @@ def _metadata_before(context: CaptureContext, commits: list[Commit]) -> Metadata
     later = commits
     if newest.version() > commits[-1].version:
         try:
-            later = [
-                *commits,
-                *(read_commit(context.table.path, v) for v in range(commits[-1].version + 1, newest.version() + 1)),
-            ]
+            later = [*commits, *context.table.commits(commits[-1].version, newest.version())]
         except LogGapError:
             return None
     if any(c.metadata for c in later):
@@ -293,9 +291,9 @@ def _blocked(context: CaptureContext, commits: list[Commit]) -> str | None:
 def _by_files(context: CaptureContext, run: list[Commit], reason: str) -> CaptureResult:
     first, last = run[0].version, run[-1].version
     spans: list[Span] = []
-    by_keys: list[tuple[SpanSet, Keys]] = []
+    by_keys: dict[Keys, list[Span]] = defaultdict(list)
     counts: list[VersionCount] = []
-    frozen = CaptureResult()
+    frozen: list[CaptureResult] = []
     for commit in run:
         times: list[Span] = []
         added = [f for f in commit.adds if f.data_change]
@@ -311,25 +309,24 @@ def _by_files(context: CaptureContext, run: list[Commit], reason: str) -> Captur
         if changed is not None:
             touched &= changed.spans
             for at, keys in keyed(context, changed):
-                by_keys.append((touched & at, keys))
+                by_keys[keys] += touched & at
                 touched -= at
         spans += touched
         if added or removed:
             inserted, deleted = sum(f.rows or 0 for f in added), sum(f.rows or 0 for f in removed if f)
             nulls = sum(f.nulls or 0 for f in (*added, *removed) if f)
             counts.append(VersionCount(commit.version, Rung.FILES, inserted, 0, 0, deleted, nulls))
-        frozen += below_frozen.of_files(context, commit, added, [f for f in removed if f])
+        frozen.append(below_frozen.of_files(context, commit, added, [f for f in removed if f]))
         context.learn(commit)
     frozen_spans = below_frozen.below(context)
-    found: list[tuple[SpanSet, Keys | None]] = [(SpanSet.union(spans), None), *by_keys]
-    dirty = [(whole_buckets(at - frozen_spans, context.floor, context.next_edge), keys) for at, keys in found]
+    found: list[tuple[Keys | None, list[Span]]] = [(None, spans), *by_keys.items()]
+    unions = ((SpanSet.union(at) - frozen_spans, keys) for keys, at in found)
+    dirty = [(whole_buckets(at, context.floor, context.next_edge), keys) for at, keys in unions]
     total = sum(c.inserted + c.deleted for c in counts)
     is_insert_only = not any(f.data_change for c in run for f in c.removes)
     pieces = [CapturedPiece(at, Rung.FILES, is_insert_only, total, keys, first, last) for at, keys in dirty if at]
-    return (
-        CaptureResult(tuple(pieces), tuple(counts), (f"versions {first} to {last} by file statistics: {reason}",))
-        + frozen
-    )
+    reasons = (f"versions {first} to {last} by file statistics: {reason}",)
+    return CaptureResult.union([CaptureResult(tuple(pieces), tuple(counts), reasons), *frozen])
 
 
 def _gone(context: CaptureContext, run: list[Commit]) -> int:

@@ -26,7 +26,7 @@ from materializer.journal.fold import apply
 from materializer.journal.state import AggregateState, States
 from materializer.lake.extent import Extent, files
 from materializer.lake.keys import wanted
-from materializer.lake.log import LogGapError, commits
+from materializer.lake.log import LogGapError
 from materializer.lake.table import DeltaFolder
 from materializer.services.definitions import lineage
 from materializer.services.observe import frozen_bound, stored_extent
@@ -247,7 +247,7 @@ class Observation:
         These are the change files of a commit or, where it has none, the files that came and went.
         """
         try:
-            since = commits(self.aggregate.source.path, after, state.cursor)
+            since = self._source.commits(after, state.cursor)
         except LogGapError:
             since = []
         came = [a for c in since for a in c.adds if a.data_change]
