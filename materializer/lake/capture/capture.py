@@ -29,6 +29,7 @@ from materializer.lake.capture.changed_groups import changed_groups, keyed
 from materializer.lake.capture.context import CaptureContext
 from materializer.lake.capture.feed import FeedUnreadableError, read_feed
 from materializer.lake.capture.result import CapturedPiece, CaptureResult, NeedsSpark, Rung, Segment, VersionCount
+from materializer.lake.capture.worth import FeedSize, WhyNotRead, by_worth
 from materializer.lake.extent import time_column as column_of
 from materializer.lake.log import Commit, Metadata
 from materializer.lake.table import DeltaFolder, is_typed_by_others, open_table
@@ -37,6 +38,7 @@ from materializer.lake.types import columns_of
 __all__ = [
     "CaptureResult",
     "CapturedPiece",
+    "FeedSize",
     "NeedsSpark",
     "Rung",
     "Segment",
@@ -62,6 +64,7 @@ def capture_without_spark(
     frozen_below: int = NEG_INF,
     reads: Sequence[str] = (),
     evaluate: Callable[[Any], Any] | None = None,
+    why_not_read: WhyNotRead | None = None,
 ) -> CaptureResult | NeedsSpark:
     """Return what changed in versions (*after*, *upto*].
 
@@ -80,6 +83,7 @@ def capture_without_spark(
         frozen_below: An edge below which raw rows may be deleted, see :mod:`materializer.lake.capture.below_frozen`.
         reads: Columns that a merge of few changed rows reads next; see :mod:`materializer.lake.capture.changed_rows`.
         evaluate: Returns the keys of rows of the key columns, or None where they are unknown; None if they are these columns.
+        why_not_read: Returns why a feed is not worth reading; None if each one is read. See :mod:`materializer.lake.capture.worth`.
 
     Raises:
         SourceReplacedError: If the table is another one, now or at some version of the range.
@@ -99,7 +103,7 @@ def capture_without_spark(
     for commit in commits:
         if commit.metadata and commit.metadata.id != table_id:
             raise _replaced(table.path, commit.metadata.id, table_id)
-    return _captured(context, commits)
+    return _captured(context, commits, why_not_read)
 
 
 def capture_by_files(
@@ -169,7 +173,9 @@ def _replaced(path: str, found: str, expected: str) -> SourceReplacedError:
     )
 
 
-def _captured(context: CaptureContext, commits: list[Commit]) -> CaptureResult | NeedsSpark:
+def _captured(
+    context: CaptureContext, commits: list[Commit], why_not_read: WhyNotRead | None
+) -> CaptureResult | NeedsSpark:
     result = CaptureResult(schemas=tuple((c.version, c.metadata.schema_json) for c in commits if c.metadata))
     segments: list[Segment] = []
     blocked = _blocked(context, commits)
@@ -178,13 +184,14 @@ def _captured(context: CaptureContext, commits: list[Commit]) -> CaptureResult |
             if is_retention:
                 result += below_frozen.retention(context, run)
                 continue
-            captured = _of_run(context, run, refusal, blocked)
-            if isinstance(captured, Segment):
-                segments.append(captured)
-            else:
-                result += captured
-            for commit in run:
-                context.learn(commit)
+            for part, why in _rungs(context, run, refusal, why_not_read):
+                captured = _of_run(context, part, why, blocked)
+                if isinstance(captured, Segment):
+                    segments.append(captured)
+                else:
+                    result += captured
+                for commit in part:
+                    context.learn(commit)
     return NeedsSpark(tuple(segments), result) if segments else result
 
 
@@ -200,6 +207,17 @@ def _parts(context: CaptureContext, run: list[Commit]) -> Iterable[tuple[list[Co
         ahead.learn(commit)
     for is_retention, part in itertools.groupby(flagged, key=lambda t: t[0]):
         yield [commit for _, commit in part], is_retention
+
+
+def _rungs(
+    context: CaptureContext, run: list[Commit], refusal: str | None, why_not_read: WhyNotRead | None
+) -> Iterable[tuple[list[Commit], str | None]]:
+    """Yield the parts of a run, and why they are not read from the feed; None if they are."""
+    if refusal is not None or why_not_read is None or not any(c.is_data_change for c in run):
+        yield run, refusal
+        return
+    for part, reason in by_worth(context, run, why_not_read):
+        yield part, reason or None
 
 
 def _of_run(

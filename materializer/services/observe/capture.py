@@ -30,6 +30,7 @@ from materializer.lake.table import DeltaFolder
 from materializer.services.aggregate import Aggregate
 
 if TYPE_CHECKING:
+    from materializer.services.observe.feed_limit import FeedLimit
     from materializer.spark.run.spark import Spark
 
 MOST_COUNTS: Final = 100
@@ -44,12 +45,16 @@ class Capture:
         bound: The aggregate.
         config: Settings.
         engine: Starts Spark on first use.
+        limit: Says which change feeds are not worth reading; None if each one is read.
     """
 
-    def __init__(self, aggregate: Aggregate, config: Config, engine: Callable[[], Spark]) -> None:
+    def __init__(
+        self, aggregate: Aggregate, config: Config, engine: Callable[[], Spark], limit: FeedLimit | None = None
+    ) -> None:
         self._aggregate = aggregate
         self._config = config
         self._engine = engine
+        self._limit = limit
 
     def upto(self, state: AggregateState, version: int) -> Captured:
         """Return what the versions (cursor, *version*] made dirty.
@@ -75,6 +80,7 @@ class Capture:
             next_edge=grid.next,
             frozen_below=state.frozen,
             reads=[name for name, _ in aggregate.definition.spec.read_types],
+            why_not_read=None if self._limit is None else self._limit.of(state),
         )
         captured = found.captured if isinstance(found, NeedsSpark) else found
         entries = list(self._entries(state, captured))

@@ -7,8 +7,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from materializer.config import Config
+from materializer.core.refresh.invalidation import Cause
 from tests.lake.opened import commits_opened
 from tests.services.no_spark import LocalLake, each, view
 
@@ -31,6 +33,44 @@ def filled(tmp_path: Path, config: Config) -> LocalLake:
     lake.wired = replace(lake.wired, config=config)
     lake.listen(None)
     return lake
+
+
+@pytest.mark.parametrize("change", ["delete", "update"])
+def test_a_change_of_half_of_all_rows_is_told_by_files(tmp_path: Path, change: str) -> None:
+    """
+    Its feed has more rows than the driver reads. The statistics of files say that each bucket may have changed, and computing
+    all of them costs less than Spark's start: the feed is not read, and Spark is never asked.
+    """
+    lake, raw = filled(tmp_path, SMALL), DeltaTable(str(tmp_path / "raw"))
+    raw.delete("v % 2 = 0") if change == "delete" else raw.update(updates={"v": "v + 1"}, predicate="v % 2 = 0")
+
+    preview = lake.opened.plan("hourly")
+    assert preview.captured is not None
+    assert {Cause.FILES} == {entry.cause for entry in preview.captured.entries}
+    assert ["versions 3 to 3 by file statistics: reading"] == [r[:43] for r in preview.captured.reasons]
+    (run,) = lake.opened.refresh("hourly", strict=True).runs
+
+    n, v = (50, 2500) if change == "delete" else (100, 5000)
+    assert [{"at": start_of(h), "v": v, "n": n} for h in range(60)] == lake.rows_of("hourly")
+    assert ("recompute", "local") == (run.report.strategy, run.report.executor)
+
+
+def test_a_large_change_does_not_take_the_feed_from_a_small_one(tmp_path: Path) -> None:
+    """
+    A late row in a day of its own is merged from the feed, although another commit changed each row of another day.
+    """
+    lake, raw = filled(tmp_path, SMALL), DeltaTable(str(tmp_path / "raw"))
+    lake.add((5, 1_000))
+    raw.update(updates={"v": "v + 1"}, predicate="ts >= '1970-01-02T06:00:00Z'")
+    lake.add((HOUR + 5, 1_000))
+
+    captured = lake.opened.plan("hourly").captured
+    assert captured is not None
+    hours = {e.span.start // HOUR: e.cause for e in captured.entries}
+    assert {0: Cause.CHANGE, 1: Cause.CHANGE, 30: Cause.FILES} == hours
+    lake.opened.refresh("hourly")
+    assert [100 + (h < 2) for h in range(60)] == [row["n"] for row in lake.rows_of("hourly")]
+    assert [4950 + 1_000 * (h < 2) + 100 * (h >= 30) for h in range(60)] == [r["v"] for r in lake.rows_of("hourly")]
 
 
 @pytest.mark.parametrize("command", ["plan", "refresh"])
