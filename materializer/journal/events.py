@@ -144,7 +144,7 @@ class Captured:
         version: The new cursor.
         entries: What the changes made dirty.
         extent_end: End of the bucket of the newest row at *version*; ``NEG_INF`` without rows.
-        counts: For each version: ``rung``, changed ``rows`` (None when they were not counted) and rows by kind.
+        counts: For each version, or for many versions under the newest one: ``rung``, changed ``rows`` (None when they were not counted) and rows by kind.
         null_times: Rows with a null time in the source at *version*, when known.
         reasons: Why the capture used a coarser rung; empty when it did not.
         max_entries: Limit on the entries of the log; above it, entries are joined.

@@ -26,7 +26,6 @@ from materializer.lake.extent import file_bounds, instants_of, time_column
 from materializer.lake.failures import translated
 from materializer.lake.key_rows import having_keys, is_of_keys, values_of
 from materializer.lake.keys import Within
-from materializer.lake.log import commits
 from materializer.lake.predicates import inside
 from materializer.lake.reads import ReadTable, table_at
 from materializer.lake.rows import row_count, size_of
@@ -56,7 +55,7 @@ def read_small_changes(
     """
     try:
         folder = DeltaFolder.at(path)
-        run = folder.fact(("commits", after, upto), lambda: commits(path, after, upto))
+        run = folder.commits(after, upto)
         added = [f for c in run for f in c.adds if f.data_change]
         removed = [f for c in run for f in c.removes if f.data_change]
         files = (*added, *removed)

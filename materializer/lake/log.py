@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, Final
 
@@ -37,6 +37,7 @@ __all__ = [
     "has_change",
     "latest_version",
     "note_of",
+    "placed",
     "read_commit",
 ]
 
@@ -195,6 +196,12 @@ def commits(
 def read_commit(path: str, version: int, column: TimeColumn | None = None) -> Commit:
     """Return the commit of *version*, with spans of *column*; raises as :func:`commits`."""
     return _commit(path, version, [_json_line(path, version, line) for line in _lines(path, version)], column)
+
+
+def placed(commit: Commit, column: TimeColumn) -> Commit:
+    """Return a commit with the spans of another column, from the statistics that the commit has already."""
+    adds, removes = (tuple(_placed(f, column) for f in files) for files in (commit.adds, commit.removes))
+    return replace(commit, adds=adds, removes=removes)
 
 
 def has_change(path: str, after: int, upto: int) -> bool:
@@ -431,6 +438,11 @@ def _file(body: dict[str, Any], column: TimeColumn | None) -> DataFile:
         partition,
         stats,
     )
+
+
+def _placed(file: DataFile, column: TimeColumn) -> DataFile:
+    found = bounds(json.loads(file.stats) if file.stats else {}, file.partition, column)
+    return replace(file, nulls=found.nulls, span=found.span, is_known=found.is_known)
 
 
 def _metadata(body: dict[str, Any]) -> Metadata:

@@ -256,7 +256,10 @@ def read(place: str) -> bytes:
     Raises:
         FileNotFoundError: If there is none.
     """
-    return Path(place).read_bytes() if is_local(place) else _store(place).read()
+    if not is_local(place):
+        return _store(place).read()
+    with open(place, "rb") as file:  # a path object would take longer than the reading of a small file
+        return file.read()
 
 
 def opened(place: str) -> Any:

@@ -97,13 +97,17 @@ class ReadTable:
 
     def remember(self, key: Hashable, rows: pa.Table) -> None:
         """Remember rows in the place of those that the key has, if they fit."""
-        before = self._rows.pop(key, None)
-        if before is not None:
-            self._give_back(before)
+        self.forget(key)
         if self.has_room(rows.num_rows, rows.nbytes):
             self._rows[key] = rows
             self._room.rows -= rows.num_rows
             self._room.size -= rows.nbytes
+
+    def forget(self, key: Hashable) -> None:
+        """Forget the rows of a key."""
+        before = self._rows.pop(key, None)
+        if before is not None:
+            self._give_back(before)
 
     def fact(self, key: Hashable, make: Callable[[], _Fact]) -> _Fact:
         """Return the fact of a key, which is made once."""

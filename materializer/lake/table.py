@@ -23,8 +23,9 @@ from materializer.errors import (
 )
 from materializer.lake import places
 from materializer.lake.failures import missing, translated
-from materializer.lake.log import commit_file, forget, latest_version, read_commit, tail
+from materializer.lake.log import Commit, commit_file, forget, latest_version, placed, read_commit, tail
 from materializer.lake.reads import fact, table_at
+from materializer.lake.statistics import TimeColumn
 from materializer.lake.types import columns_of
 
 _Fact = TypeVar("_Fact")
@@ -121,6 +122,7 @@ class DeltaFolder:
         self._table: DeltaTable | None = None
         self._identity: places.Identity | None = None
         self._look: object = None
+        self._history = object()  # a new one whenever the table may have become another one
         self._carried: dict[str, tuple[int, int | None]] = {}
         self._noted: NotedTable | None = None
         self._lock = threading.RLock()
@@ -219,6 +221,30 @@ class DeltaFolder:
             state = str(table.metadata().id), table.version(), self._identity
         return fact(self.path, (state, key), make)
 
+    def commits(self, after: int, upto: int, column: TimeColumn | None = None) -> list[Commit]:
+        """Return the commits of versions (*after*, *upto*], in order; a block (:mod:`.reads`) reads the file of each one once.
+
+        Args:
+            after: The version before the first commit to return.
+            upto: The last version to return.
+            column: Column whose time ranges the files of the commits have; without it they may be those of any column.
+
+        Raises:
+            LogGapError: If one of the commits was cleaned out of the log.
+            SourceDamagedError: If a commit is missing although older ones exist, or if it cannot be parsed.
+        """
+        with self._lock:
+            self.opened()
+            history = self._history
+        nothing: dict[int, tuple[TimeColumn | None, Commit]] = {}
+        known = fact(self.path, ("commits", history), lambda: nothing)
+        for version in range(after + 1, upto + 1):
+            if version not in known:
+                known[version] = column, read_commit(self.path, version, column)
+            elif column is not None and known[version][0] != column:
+                known[version] = column, placed(known[version][1], column)
+        return [known[version][1] for version in range(after + 1, upto + 1)]
+
     def schema_json(self) -> str:
         """Return the newest schema as Spark's JSON."""
         return self.opened().schema().to_json()
@@ -280,6 +306,7 @@ class DeltaFolder:
             if run and run[0] == self._identity and (len(run) == 1 or self._update(self._table, run)):
                 return self._table
         forget(self.path)
+        self._history = object()
         self._carried.clear()
         self._table = None
         table = open_table(self.path)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
+from materializer.core.spec.spec import TimeType
 from materializer.errors import (
     CatalogManagedError,
     NotADeltaTableError,
@@ -17,7 +18,10 @@ from materializer.errors import (
     StorageError,
     TableNotFoundError,
 )
+from materializer.lake.reads import Reader, SharedReads
+from materializer.lake.statistics import TimeColumn
 from materializer.lake.table import DeltaFolder, NotedTable, TableHead, identity
+from tests.lake.opened import commits_opened
 from tests.tables import with_features
 
 NOBODY = 65534
@@ -216,3 +220,44 @@ def test_a_table_without_the_right_to_read_it(trades) -> None:
             path.chmod(0o755)
 
     assert ("storage.failed", 74) == (caught.value.code, caught.value.exit_status)
+
+
+def test_a_block_opens_each_commit_once(trades) -> None:
+    """
+    Whoever reads it, in whatever range, and by whichever column its files are placed: the statistics are there already. Outside of a
+    block each range is read.
+    """
+    table = trades()
+    for i in range(4):
+        table.append((i, "a", 10 * i))
+    folder = DeltaFolder(table.path)
+    ts, price = (
+        TimeColumn(name, kind, name) for name, kind in (("ts", TimeType.TIMESTAMP), ("price", TimeType.BIGINT))
+    )
+    with SharedReads().together([Reader("a", table.path, ["ts"])]), commits_opened(table.path) as opened:
+        assert [1, 2, 3, 4] == [c.version for c in folder.commits(0, 4)]
+        starts = [[c.adds[0].span.start for c in folder.commits(1, 4, column)] for column in (price, ts, price)]
+    assert [[10, 20, 30], [0, 0, 0], [10, 20, 30]] == starts
+    assert {1: 1, 2: 1, 3: 1, 4: 1} == opened
+
+    with commits_opened(table.path) as opened:
+        folder.commits(2, 3)
+        folder.commits(2, 3, ts)
+    assert {3: 2} == opened
+
+
+def test_commits_of_a_recreated_table_are_read_anew(trades) -> None:
+    """
+    Also inside of a block, and at the same version.
+    """
+    table = trades()
+    table.append((0, "a", 1))
+    folder = DeltaFolder(table.path)
+    with SharedReads().together([Reader("a", table.path, ["ts"])]):
+        (old,) = folder.commits(0, 1)
+        shutil.rmtree(table.path)
+        new = trades()
+        new.append((0, "b", 2))
+        (commit,) = folder.commits(0, 1)
+
+    assert old.adds[0].path != commit.adds[0].path

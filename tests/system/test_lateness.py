@@ -36,6 +36,9 @@ def said(site: Site) -> list[tuple[str, str, str]]:
     return [(f.level, f.code, f.hint) for f in site.lake.doctor("hourly") if f.code.startswith("doctor.late")]
 
 
+@pytest.mark.of_spark(
+    "what the driver does not read is told by files where the process computes, and files tell no lateness"
+)
 @pytest.mark.parametrize("is_spark", [False, True], ids=["driver", "spark"])
 def test_status_tells_how_late_rows_were(late: Site) -> None:
     """
@@ -56,6 +59,9 @@ def test_status_tells_how_late_rows_were(late: Site) -> None:
     assert ["doctor.late-rows"] == [f.code for f in late.lake.doctor("hourly") if f.level == "warning"]
 
 
+@pytest.mark.of_spark(
+    "what the driver does not read is told by files where the process computes, and files tell no lateness"
+)
 @pytest.mark.parametrize(
     "is_spark", [pytest.param(False, id="driver"), pytest.param(True, id="spark", marks=pytest.mark.slow)]
 )

@@ -76,9 +76,13 @@ def of_files(
     context: CaptureContext, commit: Commit, added_files: list[DataFile], removed_files: list[DataFile | FileRange]
 ) -> CaptureResult:
     """Return the result for the time below the boundary, from the files that one version added and removed."""
+    if context.frozen == NEG_INF:
+        return CaptureResult()
     marked_paths = {f.path for f in commit.removes} if commit.operation.upper() == _DELETED_IN_PLACE else set()
-    marked_files = [f for f in added_files if f.has_deletion_vector and f.path in marked_paths]
-    new_files = [f for f in added_files if f not in marked_files]
+    marked_files: list[DataFile] = []
+    new_files: list[DataFile] = []
+    for file in added_files:
+        (marked_files if file.has_deletion_vector and file.path in marked_paths else new_files).append(file)
     added, removed = _spans(context, new_files), _spans(context, removed_files)
     pieces = (
         CapturedPiece(added - removed, Rung.FILES, True, 0, None, commit.version, commit.version, is_frozen=True),

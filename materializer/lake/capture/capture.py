@@ -14,6 +14,7 @@ The rows of the feed are counted against the log, version by version. If the cou
 from __future__ import annotations
 
 import itertools
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -28,14 +29,16 @@ from materializer.lake.capture.changed_groups import changed_groups, keyed
 from materializer.lake.capture.context import CaptureContext
 from materializer.lake.capture.feed import FeedUnreadableError, read_feed
 from materializer.lake.capture.result import CapturedPiece, CaptureResult, NeedsSpark, Rung, Segment, VersionCount
+from materializer.lake.capture.worth import FeedSize, WhyNotRead, by_worth
 from materializer.lake.extent import time_column as column_of
-from materializer.lake.log import Commit, Metadata, read_commit
+from materializer.lake.log import Commit, Metadata
 from materializer.lake.table import DeltaFolder, is_typed_by_others, open_table
 from materializer.lake.types import columns_of
 
 __all__ = [
     "CaptureResult",
     "CapturedPiece",
+    "FeedSize",
     "NeedsSpark",
     "Rung",
     "Segment",
@@ -61,6 +64,7 @@ def capture_without_spark(
     frozen_below: int = NEG_INF,
     reads: Sequence[str] = (),
     evaluate: Callable[[Any], Any] | None = None,
+    why_not_read: WhyNotRead | None = None,
 ) -> CaptureResult | NeedsSpark:
     """Return what changed in versions (*after*, *upto*].
 
@@ -79,6 +83,7 @@ def capture_without_spark(
         frozen_below: An edge below which raw rows may be deleted, see :mod:`materializer.lake.capture.below_frozen`.
         reads: Columns that a merge of few changed rows reads next; see :mod:`materializer.lake.capture.changed_rows`.
         evaluate: Returns the keys of rows of the key columns, or None where they are unknown; None if they are these columns.
+        why_not_read: Returns why a feed is not worth reading; None if each one is read. See :mod:`materializer.lake.capture.worth`.
 
     Raises:
         SourceReplacedError: If the table is another one, now or at some version of the range.
@@ -92,16 +97,13 @@ def capture_without_spark(
     context = _context_of(table, after, time_column, time_type, keys, floor, next_edge, frozen_below)
     context = replace(context, max_rows=max_rows, max_bytes=max_bytes, reads=tuple(reads), evaluate=evaluate)
     try:
-        commits = table.fact(
-            ("commits", after, upto, context.column),
-            lambda: [read_commit(table.path, version, context.column) for version in range(after + 1, upto + 1)],
-        )
+        commits = table.commits(after, upto, context.column)
     except LogGapError as exc:
         return _lost(context, after + 1, upto, exc.message)
     for commit in commits:
         if commit.metadata and commit.metadata.id != table_id:
             raise _replaced(table.path, commit.metadata.id, table_id)
-    return _captured(context, commits)
+    return _captured(context, commits, why_not_read)
 
 
 def capture_by_files(
@@ -125,7 +127,7 @@ def capture_by_files(
     table = path if isinstance(path, DeltaFolder) else DeltaFolder.at(path)
     context = _context_of(table, after, time_column, time_type, None, floor, next_edge, frozen_below)
     try:
-        commits = [read_commit(table.path, version, context.column) for version in range(after + 1, to_version + 1)]
+        commits = table.commits(after, to_version, context.column)
     except LogGapError as exc:
         return _lost(context, from_version, to_version, exc.message)
     for commit in commits:
@@ -171,7 +173,9 @@ def _replaced(path: str, found: str, expected: str) -> SourceReplacedError:
     )
 
 
-def _captured(context: CaptureContext, commits: list[Commit]) -> CaptureResult | NeedsSpark:
+def _captured(
+    context: CaptureContext, commits: list[Commit], why_not_read: WhyNotRead | None
+) -> CaptureResult | NeedsSpark:
     result = CaptureResult(schemas=tuple((c.version, c.metadata.schema_json) for c in commits if c.metadata))
     segments: list[Segment] = []
     blocked = _blocked(context, commits)
@@ -180,15 +184,14 @@ def _captured(context: CaptureContext, commits: list[Commit]) -> CaptureResult |
             if is_retention:
                 result += below_frozen.retention(context, run)
                 continue
-            captured = (
-                _of_run(context, run, refusal, blocked) if any(c.is_data_change for c in run) else CaptureResult()
-            )
-            if isinstance(captured, Segment):
-                segments.append(captured)
-            else:
-                result += captured
-            for commit in run:
-                context.learn(commit)
+            for part, why in _rungs(context, run, refusal, why_not_read):
+                captured = _of_run(context, part, why, blocked)
+                if isinstance(captured, Segment):
+                    segments.append(captured)
+                else:
+                    result += captured
+                for commit in part:
+                    context.learn(commit)
     return NeedsSpark(tuple(segments), result) if segments else result
 
 
@@ -206,9 +209,22 @@ def _parts(context: CaptureContext, run: list[Commit]) -> Iterable[tuple[list[Co
         yield [commit for _, commit in part], is_retention
 
 
+def _rungs(
+    context: CaptureContext, run: list[Commit], refusal: str | None, why_not_read: WhyNotRead | None
+) -> Iterable[tuple[list[Commit], str | None]]:
+    """Yield the parts of a run, and why they are not read from the feed; None if they are."""
+    if refusal is not None or why_not_read is None or not any(c.is_data_change for c in run):
+        yield run, refusal
+        return
+    for part, reason in by_worth(context, run, why_not_read):
+        yield part, reason or None
+
+
 def _of_run(
     context: CaptureContext, run: list[Commit], refusal: str | None, blocked: str | None
 ) -> CaptureResult | Segment:
+    if not any(c.is_data_change for c in run):
+        return CaptureResult()
     if refusal is not None:
         return _by_files(context, run, refusal)
     if blocked is not None:
@@ -222,11 +238,14 @@ def _of_run(
 def _runs(context: CaptureContext, commits: list[Commit]) -> Iterable[tuple[list[Commit], str | None]]:
     """Yield neighbouring commits on the same rung, with the reason why this rung is not the feed (None if it is)."""
     metadata = _metadata_before(context, commits)
+    stays = _refusal(context, metadata, metadata)
     run: list[Commit] = []
     reason: str | None = None
     for commit in commits:
-        before, metadata = metadata, commit.metadata or metadata
-        refusal = _refusal(context, before, metadata)
+        refusal = stays
+        if commit.metadata is not None:
+            before, metadata = metadata, commit.metadata
+            refusal, stays = _refusal(context, before, metadata), _refusal(context, metadata, metadata)
         if run and refusal != reason:
             yield run, reason
             run = []
@@ -258,10 +277,7 @@ def _metadata_before(context: CaptureContext, commits: list[Commit]) -> Metadata
     later = commits
     if newest.version() > commits[-1].version:
         try:
-            later = [
-                *commits,
-                *(read_commit(context.table.path, v) for v in range(commits[-1].version + 1, newest.version() + 1)),
-            ]
+            later = [*commits, *context.table.commits(commits[-1].version, newest.version())]
         except LogGapError:
             return None
     if any(c.metadata for c in later):
@@ -293,9 +309,9 @@ def _blocked(context: CaptureContext, commits: list[Commit]) -> str | None:
 def _by_files(context: CaptureContext, run: list[Commit], reason: str) -> CaptureResult:
     first, last = run[0].version, run[-1].version
     spans: list[Span] = []
-    by_keys: list[tuple[SpanSet, Keys]] = []
+    by_keys: dict[Keys, list[Span]] = defaultdict(list)
     counts: list[VersionCount] = []
-    frozen = CaptureResult()
+    frozen: list[CaptureResult] = []
     for commit in run:
         times: list[Span] = []
         added = [f for f in commit.adds if f.data_change]
@@ -311,25 +327,24 @@ def _by_files(context: CaptureContext, run: list[Commit], reason: str) -> Captur
         if changed is not None:
             touched &= changed.spans
             for at, keys in keyed(context, changed):
-                by_keys.append((touched & at, keys))
+                by_keys[keys] += touched & at
                 touched -= at
         spans += touched
         if added or removed:
             inserted, deleted = sum(f.rows or 0 for f in added), sum(f.rows or 0 for f in removed if f)
             nulls = sum(f.nulls or 0 for f in (*added, *removed) if f)
             counts.append(VersionCount(commit.version, Rung.FILES, inserted, 0, 0, deleted, nulls))
-        frozen += below_frozen.of_files(context, commit, added, [f for f in removed if f])
+        frozen.append(below_frozen.of_files(context, commit, added, [f for f in removed if f]))
         context.learn(commit)
     frozen_spans = below_frozen.below(context)
-    found: list[tuple[SpanSet, Keys | None]] = [(SpanSet.union(spans), None), *by_keys]
-    dirty = [(whole_buckets(at - frozen_spans, context.floor, context.next_edge), keys) for at, keys in found]
+    found: list[tuple[Keys | None, list[Span]]] = [(None, spans), *by_keys.items()]
+    unions = ((SpanSet.union(at) - frozen_spans, keys) for keys, at in found)
+    dirty = [(whole_buckets(at, context.floor, context.next_edge), keys) for at, keys in unions]
     total = sum(c.inserted + c.deleted for c in counts)
     is_insert_only = not any(f.data_change for c in run for f in c.removes)
     pieces = [CapturedPiece(at, Rung.FILES, is_insert_only, total, keys, first, last) for at, keys in dirty if at]
-    return (
-        CaptureResult(tuple(pieces), tuple(counts), (f"versions {first} to {last} by file statistics: {reason}",))
-        + frozen
-    )
+    reasons = (f"versions {first} to {last} by file statistics: {reason}",)
+    return CaptureResult.union([CaptureResult(tuple(pieces), tuple(counts), reasons), *frozen])
 
 
 def _gone(context: CaptureContext, run: list[Commit]) -> int:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
+from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from materializer.lake import places
 from materializer.lake.arrow import plain
 from materializer.lake.log import Commit
 from materializer.lake.reads import table_at
@@ -18,6 +24,8 @@ from materializer.lake.types import columns_of
 
 MOST_ROWS: Final = 50_000
 """Maximum number of changed rows of a run that are remembered for one reader; more readers remember what fits into their block."""
+MANY: Final = 20
+"""From so many commits on, the files of those that only added rows are read one by one: of fewer the library is as fast."""
 _VERSION: Final = "_commit_version"
 
 
@@ -44,21 +52,36 @@ def changed_rows(table: DeltaTable, path: str, run: Sequence[Commit], columns: S
     """
     shared, changed = table_at(path), [c for c in run if c.is_data_change]
     if shared is None or not changed:
-        return _feed(table, run, columns).select(list(columns))
-    schema = table.schema().to_json()
-    keys = {c.version: _key(str(table.metadata().id), schema, c) for c in changed}
-    known = {v: rows for v, key in keys.items() if (rows := shared.rows(key, columns)) is not None}
-    missing = [c for c in changed if c.version not in known]
+        return _feed(table, path, run, columns).select(list(columns))
+    schema, table_id = table.schema().to_json(), str(table.metadata().id)
+    nothing: dict[Hashable, _Part] = {}
+    parts = shared.fact(("changed rows", table_id, schema), lambda: nothing)
+    wanted: dict[_Part, set[int]] = defaultdict(set)
+    missing = []
+    for commit in changed:
+        part = parts.get(_key(commit))
+        if part is None:
+            missing.append(commit)
+        else:
+            wanted[part].add(commit.version)
+    found = []
+    for part, versions in wanted.items():
+        rows = shared.rows(part, columns)
+        if rows is None:
+            shared.forget(part)
+            missing += [c for c in changed if c.version in versions]
+        else:
+            found.append(_of_versions(rows, part.versions, versions).select(list(columns)))
     if missing:
+        missing.sort(key=lambda c: c.version)
         others = shared.columns if shared.is_shared and shared.has_room(most, 0) else []
-        rows = _widely(table, missing, columns, [name for name, _ in columns_of(schema) if name in others])
-        is_worth_it = shared.is_shared or rows.num_rows <= MOST_ROWS
-        for commit in missing:
-            part = rows if len(missing) == 1 else rows.filter(pc.equal(rows[_VERSION], commit.version))
-            known[commit.version] = part
-            if is_worth_it:
-                shared.remember(keys[commit.version], part)
-    return pa.concat_tables([known[c.version].select(list(columns)) for c in changed])
+        rows = _widely(table, path, missing, columns, [name for name, _ in columns_of(schema) if name in others])
+        if shared.is_shared or rows.num_rows <= MOST_ROWS:
+            part = _Part(frozenset(c.version for c in missing))
+            shared.remember(part, rows)
+            parts.update((_key(c), part) for c in missing)
+        found.append(rows.select(list(columns)))
+    return pa.concat_tables(found)
 
 
 def with_images(rows: pa.Table, images: Sequence[str]) -> pa.Table:
@@ -66,20 +89,77 @@ def with_images(rows: pa.Table, images: Sequence[str]) -> pa.Table:
     return rows.filter(pc.is_in(rows["_change_type"], pa.array(images)))
 
 
-def _widely(table: DeltaTable, run: Sequence[Commit], columns: Sequence[str], others: Sequence[str]) -> pa.Table:
-    """Return the changed rows of a run, with the columns of other readers if these can be read."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """Some versions whose changed rows a block remembers in one table; each part is its own name."""
+
+    versions: frozenset[int]
+
+
+def _of_versions(rows: pa.Table, there: Collection[int], wanted: Collection[int]) -> pa.Table:
+    """Return the changed rows of some of the versions that are there, in one pass over the rows."""
+    if len(there) == len(wanted):
+        return rows
+    return rows.filter(pc.is_in(rows[_VERSION], pa.array(sorted(wanted), rows[_VERSION].type)))
+
+
+def _widely(
+    table: DeltaTable, path: str, run: Sequence[Commit], columns: Sequence[str], others: Sequence[str]
+) -> pa.Table:
+    """Return the changed rows of some commits, with the columns of other readers if these can be read."""
     with suppress(DeltaError, pa.ArrowException):  # caused by a column of another reader, or raised again below
-        return _feed(table, run, [*columns, *others])
-    return _feed(table, run, columns)
+        return _feed(table, path, run, [*columns, *others])
+    return _feed(table, path, run, columns)
 
 
-def _feed(table: DeltaTable, run: Sequence[Commit], columns: Sequence[str]) -> pa.Table:
+def _feed(table: DeltaTable, path: str, run: Sequence[Commit], columns: Sequence[str]) -> pa.Table:
+    """Return the changed rows of some commits in order; the library also reads those between them."""
     wanted = list(dict.fromkeys([*columns, "_change_type", _VERSION]))
-    feed = table.load_cdf(starting_version=run[0].version, ending_version=run[-1].version, columns=wanted)
-    return plain(pa.RecordBatchReader.from_stream(feed).read_all())  # pa.table() would import pandas
+    rows = inserted_rows(table, path, run, wanted) if len(run) >= MANY else None
+    if rows is not None:
+        return rows
+    first, last = run[0].version, run[-1].version
+    feed = table.load_cdf(starting_version=first, ending_version=last, columns=wanted)
+    rows = plain(pa.RecordBatchReader.from_stream(feed).read_all())  # pa.table() would import pandas
+    return _of_versions(rows, range(first, last + 1), {c.version for c in run})
 
 
-def _key(table_id: str, schema: str, commit: Commit) -> Hashable:
-    """Return a name for the changed rows of a commit, as they are read by a schema."""
+def inserted_rows(table: DeltaTable, path: str, run: Sequence[Commit], columns: Sequence[str]) -> pa.Table | None:
+    """Return the feed of commits that only added files, from these files; None if only the library can tell it.
+
+    The feed of such a commit is its files' rows. The library takes 0.4 ms for each file, this loop 0.15 ms.
+
+    Args:
+        table: The source, opened at the last version of the run or later.
+        path: Its path.
+        run: The commits.
+        columns: Columns of the source, ``_change_type`` and ``_commit_version``.
+    """
+    adds = [(c.version, f) for c in run for f in c.adds if f.data_change]
+    if (
+        not places.is_local(path)  # the library reads several files of a store at the same time
+        or table.metadata().partition_columns
+        or any(c.change_files or c.metadata or any(f.data_change for f in c.removes) for c in run)
+        or any(f.has_deletion_vector or f.path.startswith("/") or ":" in f.path for _, f in adds)
+    ):
+        return None
+    schema, names = pa.schema(table.schema().to_arrow()), [n for n in columns if n not in ("_change_type", _VERSION)]
+    expected = [schema.field(n).type if n in schema.names else None for n in names]
+    read: list[pa.Table] = []
+    for _, file in adds:
+        rows = pq.ParquetFile(f"{path}/{unquote(file.path)}", coerce_int96_timestamp_unit="us").read(
+            columns=names, use_threads=False
+        )
+        if sorted(rows.column_names) != sorted(names) or [rows.schema.field(n).type for n in names] != expected:
+            return None
+        read.append(pa.Table.from_arrays([rows[n] for n in names], names))
+    rows = pa.concat_tables(read)
+    versions = np.repeat([v for v, _ in adds], [r.num_rows for r in read])
+    rows = rows.append_column("_change_type", pa.repeat("insert", rows.num_rows))
+    return rows.append_column(_VERSION, pa.array(versions, pa.int64())).combine_chunks().select(list(columns))
+
+
+def _key(commit: Commit) -> Hashable:
+    """Return a name for the changed rows of a commit of one table."""
     files = [f.path for f in (*commit.adds, *commit.removes)] + [f.path for f in commit.change_files]
-    return table_id, schema, commit.version, commit.timestamp, *files
+    return commit.version, commit.timestamp, *files

@@ -97,7 +97,7 @@ def _expected_rows(context: CaptureContext, run: list[Commit]) -> dict[int, int]
             opened += len(commit.change_files)
             if opened > MAX_CHANGE_FILES:
                 return None
-            expected[commit.version] = rows = sum(_footer(context, f.path) for f in commit.change_files)
+            expected[commit.version] = rows = sum(rows_of_file(context, f.path) for f in commit.change_files)
             if commit.updated is not None and rows < 2 * commit.updated:
                 msg = f"the change feed has {rows} rows for {commit.updated} updated ones"
                 raise FeedUnreadableError(msg)
@@ -115,10 +115,11 @@ def _known_rows(context: CaptureContext, file: DataFile) -> int | None:
 
 
 def _count(context: CaptureContext, file: DataFile, rows: int | None) -> int:
-    return _footer(context, file.path) if rows is None else rows
+    return rows_of_file(context, file.path) if rows is None else rows
 
 
-def _footer(context: CaptureContext, name: str) -> int:
+def rows_of_file(context: CaptureContext, name: str) -> int:
+    """Return the number of rows of a file, from its footer."""
     path = context.table.path
     return fact(path, ("rows", name), lambda: int(pq.read_metadata(f"{path}/{unquote(name)}").num_rows))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -62,6 +63,24 @@ class VersionCount:
     null_time: int = 0
     expired: int = 0
 
+    @property
+    def rows(self) -> int:
+        """Changed rows; an updated one counts as it was and as it is."""
+        return self.inserted + self.updated_pre + self.updated_post + self.deleted
+
+    def __add__(self, later: VersionCount) -> VersionCount:
+        """Return the sum with the count of a later version on the same rung."""
+        return VersionCount(
+            later.version,
+            self.rung,
+            self.inserted + later.inserted,
+            self.updated_pre + later.updated_pre,
+            self.updated_post + later.updated_post,
+            self.deleted + later.deleted,
+            self.null_time + later.null_time,
+            self.expired + later.expired,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class CaptureResult:
@@ -84,13 +103,18 @@ class CaptureResult:
     expired: int = 0
 
     def __add__(self, other: CaptureResult) -> CaptureResult:
-        return CaptureResult(
-            self.pieces + other.pieces,
-            self.per_version + other.per_version,
-            self.reasons + other.reasons,
-            self.schemas + other.schemas,
-            self.lateness + other.lateness,
-            self.expired + other.expired,
+        return CaptureResult.union([self, other])
+
+    @classmethod
+    def union(cls, results: Sequence[CaptureResult]) -> CaptureResult:
+        """Return what some results say together, in their order."""
+        return cls(
+            tuple(piece for r in results for piece in r.pieces),
+            tuple(count for r in results for count in r.per_version),
+            tuple(reason for r in results for reason in r.reasons),
+            tuple(schema for r in results for schema in r.schemas),
+            sum((r.lateness for r in results), Lateness()),
+            sum(r.expired for r in results),
         )
 
 

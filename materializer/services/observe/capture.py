@@ -23,15 +23,18 @@ from materializer.errors import ChangeFeedGapError, SourceSchemaChangedError
 from materializer.journal.events import Captured
 from materializer.journal.state import AggregateState
 from materializer.lake.capture import capture as lake
-from materializer.lake.capture.capture import CapturedPiece, NeedsSpark, Rung, Segment
+from materializer.lake.capture.capture import CapturedPiece, NeedsSpark, Rung, Segment, VersionCount
 from materializer.lake.keys import why_not_recorded
-from materializer.lake.log import LogGapError, read_commit
+from materializer.lake.log import LogGapError
 from materializer.lake.table import DeltaFolder
 from materializer.services.aggregate import Aggregate
 
 if TYPE_CHECKING:
+    from materializer.services.observe.feed_limit import FeedLimit
     from materializer.spark.run.spark import Spark
 
+MOST_COUNTS: Final = 100
+"""Versions of which a capture records one by one how many rows they changed."""
 _CAUSES: Final = {Rung.FEED: Cause.CHANGE, Rung.FILES: Cause.FILES, Rung.LOST: Cause.LOST}
 
 
@@ -42,12 +45,16 @@ class Capture:
         bound: The aggregate.
         config: Settings.
         engine: Starts Spark on first use.
+        limit: Says which change feeds are not worth reading; None if each one is read.
     """
 
-    def __init__(self, aggregate: Aggregate, config: Config, engine: Callable[[], Spark]) -> None:
+    def __init__(
+        self, aggregate: Aggregate, config: Config, engine: Callable[[], Spark], limit: FeedLimit | None = None
+    ) -> None:
         self._aggregate = aggregate
         self._config = config
         self._engine = engine
+        self._limit = limit
 
     def upto(self, state: AggregateState, version: int) -> Captured:
         """Return what the versions (cursor, *version*] made dirty.
@@ -73,10 +80,11 @@ class Capture:
             next_edge=grid.next,
             frozen_below=state.frozen,
             reads=[name for name, _ in aggregate.definition.spec.read_types],
+            why_not_read=None if self._limit is None else self._limit.of(state),
         )
         captured = found.captured if isinstance(found, NeedsSpark) else found
         entries = list(self._entries(state, captured))
-        counts = [_count(c) for c in captured.per_version]
+        counts = _counts(captured.per_version)
         reasons, lateness, expired = list(captured.reasons), captured.lateness, captured.expired
         if isinstance(found, NeedsSpark):
             for segment in found.segments:
@@ -165,7 +173,7 @@ class Capture:
             )
             return (
                 list(self._entries(state, captured)),
-                [_count(c) for c in captured.per_version],
+                _counts(captured.per_version),
                 list(captured.reasons),
                 Lateness(),
                 captured.expired,
@@ -246,12 +254,18 @@ def _kept(entries: Iterable[Entry], retired: int) -> Iterator[Entry]:
 def _waited(state: AggregateState) -> float | None:
     """Return for how many seconds the oldest uncaptured commit of the source has waited."""
     try:
-        return max(0.0, round(time.time() - read_commit(state.source.path, state.cursor + 1).timestamp / 1000, 3))
+        oldest, *_ = DeltaFolder.at(state.source.path).commits(state.cursor, state.cursor + 1)
+        return max(0.0, round(time.time() - oldest.timestamp / 1000, 3))
     except LogGapError:
         return None
 
 
-def _count(count: lake.VersionCount) -> dict[str, Any]:
-    is_counted = count.rung is Rung.FEED
-    rows = count.inserted + count.updated_pre + count.updated_post + count.deleted
-    return {**as_json(count), "rows": rows if is_counted else None}
+def _counts(counts: Sequence[VersionCount]) -> list[dict[str, Any]]:
+    """Return the counts of each version or, of many versions, one sum for each rung under its newest version."""
+    if len(counts) > MOST_COUNTS:
+        by_rung: dict[Rung, VersionCount] = {}
+        for count in counts:
+            before = by_rung.get(count.rung)
+            by_rung[count.rung] = count if before is None else before + count
+        counts = list(by_rung.values())
+    return [{**as_json(c), "rows": c.rows if c.rung is Rung.FEED else None} for c in counts]

@@ -25,8 +25,8 @@ from materializer.journal.events import Aborted, Captured, Event, Frozen, Retire
 from materializer.journal.fold import apply
 from materializer.journal.state import AggregateState, States
 from materializer.lake.extent import Extent, files
-from materializer.lake.keys import wanted
-from materializer.lake.log import LogGapError, commits
+from materializer.lake.keys import wanted, why_not_recorded
+from materializer.lake.log import LogGapError
 from materializer.lake.table import DeltaFolder
 from materializer.services.definitions import lineage
 from materializer.services.observe import frozen_bound, stored_extent
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from materializer.config import Config
     from materializer.journal.journal import Journal
     from materializer.services.aggregate import Aggregate
+    from materializer.services.observe.feed_limit import FeedLimit
     from materializer.spark.run.spark import Spark
 
 
@@ -149,11 +150,28 @@ class Observation:
         if version > state.cursor:
             from materializer.services.observe.capture import Capture
 
-            captured = Capture(self.aggregate, self._config, self._engine).upto(state, version)
+            captured = Capture(self.aggregate, self._config, self._engine, self._feed_limit(version)).upto(
+                state, version
+            )
             return replace(captured, extent_end=end, null_times=extent.null_times, followed_end=followed)
         if end in (NEG_INF, state.extent_end) and followed == state.followed_end:
             return None
         return Captured(version, (), end, (), extent.null_times, followed_end=followed)
+
+    def _feed_limit(self, version: int) -> FeedLimit:
+        from materializer.services.observe.feed_limit import FeedLimit
+
+        definition, spec = self.aggregate.definition, self.aggregate.definition.spec
+        engine = definition.engine
+        return FeedLimit(
+            self._config,
+            "" if engine is None else spec.engine,
+            engine is not None and (bool(engine.params.end) or spec.lateness != "recompute"),
+            bool(spec.keys) and not why_not_recorded(definition),
+            lambda: self._source.features().obstacle is None,
+            lambda: self.raw(version),
+            lambda: self.partials(self.head(Which.PARTIALS).version),
+        )
 
     def looked(self, state: AggregateState) -> AggregateState:
         """Return *state* as if what the source did since the cursor had been captured; writes nothing."""
@@ -247,7 +265,7 @@ class Observation:
         These are the change files of a commit or, where it has none, the files that came and went.
         """
         try:
-            since = commits(self.aggregate.source.path, after, state.cursor)
+            since = self._source.commits(after, state.cursor)
         except LogGapError:
             since = []
         came = [a for c in since for a in c.adds if a.data_change]

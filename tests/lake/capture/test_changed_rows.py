@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from materializer.lake.capture.changed_rows import MOST_ROWS, changed_rows
+from materializer.lake.arrow import plain
+from materializer.lake.capture.changed_rows import MANY, MOST_ROWS, changed_rows, inserted_rows
 from materializer.lake.log import commits
 from materializer.lake.reads import Reader, SharedReads
 from tests import tables
@@ -123,3 +125,49 @@ def test_one_reader_remembers_few_rows(tmp_path: Path, monkeypatch: pytest.Monke
                 assert 1 == read(path, 1, 2, ["ts"]).total()
 
     assert [(1, 1), (2, 2), (1, 1), (1, 1), (2, 2)] == found
+
+
+@pytest.mark.parametrize("many", [MANY, 3 * MANY])
+def test_many_commits_are_one_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: int) -> None:
+    """
+    The rows of all commits are read, remembered and given again in a number of comparisons that grows as the rows do; and later some of
+    them, too.
+    """
+    path, compared = filled(tmp_path, many), []
+    for name in ("equal", "is_in"):
+        function = getattr(pc, name)
+        monkeypatch.setattr(pc, name, lambda rows, *args, f=function: (compared.append(len(rows)), f(rows, *args))[1])
+    with SharedReads().together([Reader("a", path, ["v"])]):
+        for after, upto in ((0, many), (0, many), (many // 2, many)):
+            assert 3 * (upto - after) == read(path, after, upto, ["v", "k"]).total()
+
+    assert sum(compared) <= 3 * many
+
+
+def test_plain_inserts_are_read_from_their_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    The feed of many commits that only added files is in these files, and the library is not asked. It is if one commit did more, if a
+    column came later, or if values are names of folders.
+    """
+    path, found = filled(tmp_path, MANY), counted(monkeypatch)
+    table, run = DeltaTable(path), commits(path, 0, MANY)
+    rows = inserted_rows(table, path, run, ["k", "ts", *KINDS])
+    assert rows is not None
+    library = plain(pa.table(table.load_cdf(starting_version=1, ending_version=MANY, columns=["k", "ts", *KINDS])))
+    in_order = [("ts", "ascending")]
+    assert library.sort_by(in_order).to_pylist() == rows.sort_by(in_order).to_pylist()
+    found.clear()
+    assert 3 * MANY == read(path, 0, MANY, ["ts"]).total()
+    assert [] == found
+
+    DeltaTable(path).delete("ts = 0")
+    assert 3 * MANY + 1 == read(path, 0, MANY + 1, ["ts"]).total()
+    rows = pa.table({"ts": [1], "k": ["n"], "v": [1], "new": [1]})
+    write_deltalake(path, rows, mode="append", schema_mode="merge")
+    assert inserted_rows(DeltaTable(path), path, run, ["ts", "new"]) is None
+    assert [(1, MANY + 1)] == found
+
+    folders = str(tmp_path / "folders")
+    tables.create(folders, SCHEMA, partition_by=["k"])
+    tables.append(folders, pa.table({"ts": [1], "k": ["a"], "v": [1]}, schema=SCHEMA))
+    assert inserted_rows(DeltaTable(folders), folders, commits(folders, 0, 1), ["ts", "k"]) is None

@@ -20,6 +20,7 @@ from materializer.journal.events import Captured, SourceIdentity
 from materializer.journal.state import AggregateState
 from materializer.services.aggregate import Aggregate
 from materializer.services.observe import capture
+from materializer.services.observe.capture import MOST_COUNTS
 from materializer.spark.run.capture import Changes
 from tests.lake.tables import HOUR, Trades
 
@@ -116,3 +117,21 @@ def test_where_too_many_buckets_were_touched_any_rows_may_have_gone(trades, monk
     table.append((0, "a", 1))
 
     assert {e.gone for e in captured(table, 0, counted(None)).entries} == {ANY_ROWS}
+
+
+def test_of_many_versions_one_count_is_recorded(trades) -> None:
+    """
+    Of some versions a capture records how many rows each one changed; of more, the sum by what told it, under the newest of them.
+    """
+    table = trades(feed=False)
+    table.append((0, "a", 1))
+    table.feed(on=True)
+    for i in range(MOST_COUNTS - 1):
+        table.append((i, "a", i))
+    assert MOST_COUNTS == len(captured(table, 0).counts)
+
+    table.append((0, "a", -1), (0, "b", -1))
+    last = table.append((0, "b", -2))
+    files, feed = captured(table, 0).counts
+    assert {"version": 1, "rung": "files", "inserted": 1, "rows": None} == files
+    assert {"version": last, "rung": "feed", "inserted": MOST_COUNTS + 2, "rows": MOST_COUNTS + 2} == feed
