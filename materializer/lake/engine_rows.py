@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import repeat
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.types as pt
 
 from materializer.config import Budget
 from materializer.core.compiled.definition import SLICE, Definition, key_column
-from materializer.core.engines.ranges import StoredResult
+from materializer.core.engines.ranges import StoredOfKey, StoredResult
 from materializer.core.engines.work import ChangedKeys, Key, frozen, joined
 from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, SpanSet
 from materializer.lake.extent import instants_of
@@ -21,8 +24,8 @@ STORED: Final = ("w_start", "w_end", "first_t", "last_t", "is_final", "n")
 """The columns of a :class:`StoredResult`."""
 MOST_OPENED: Final = 20_000_000
 """Most rows of the files in which the driver looks for the results of a few keys; it skips groups of rows by their statistics."""
-StoredResults = dict[Key, list[tuple[StoredResult, dict[str, Any]]]]
-"""Stored results of each key in order of time, with the columns that running state carries on."""
+StoredResults = dict[Key, StoredOfKey]
+"""The stored results of each key."""
 
 
 def changed_keys(
@@ -55,15 +58,14 @@ def changed_keys(
     ends = instants_of(rows[end], definition.time_type).to_pylist() if end else [None] * len(times)
     by_key: dict[Key, list[tuple[int, int]]] = defaultdict(list)
     newest, others, count = None, 0, 0
-    columns_of_keys = [rows[k].to_pylist() for k in keys if k]
-    values = zip(*columns_of_keys, strict=True) if columns_of_keys else ((),) * len(times)
-    for key, t, until, kind in zip(values, times, ends, rows["_change_type"].to_pylist(), strict=True):
+    of_keys = _keys_of([rows[k] for k in keys if k], rows.num_rows)
+    for key, t, until, kind in zip(of_keys, times, ends, rows["_change_type"].to_pylist(), strict=True):
         if t is None or t not in spans:
             continue
         until_at_least = t if not end else POS_INF if until is None else max(t, until - 1)
         if until_at_least < last:
             continue
-        by_key[frozen(key)].append((t, until_at_least))
+        by_key[key].append((t, until_at_least))
         newest = t if newest is None else max(newest, t)
         others += kind != "insert"
         count += 1
@@ -124,15 +126,32 @@ def by_keys(
     """Return stored result rows by their keys, in order of time; of *keys* only, unless that is None."""
     names = [key_column(k.name) for k in definition.spec.keys]
     rows = rows.sort_by([(n, "ascending") for n in _order(definition)])
-    found: StoredResults = defaultdict(list)
+    found: StoredResults = defaultdict(StoredOfKey)
     wanted = None if keys is None else set(keys)
-    data = {n: rows[n].to_pylist() for n in rows.column_names}
-    for i in range(rows.num_rows):
-        key = frozen([data[n][i] for n in names])
+    results = map(StoredResult._make, zip(*(_values(rows[n]) for n in STORED), strict=True))
+    passed_on = zip(*(rows[n].to_pylist() for n in carried), strict=True) if carried else repeat(())
+    for key, result, values in zip(_keys_of([rows[n] for n in names], rows.num_rows), results, passed_on, strict=False):
         if wanted is None or key in wanted:
-            row = StoredResult(*(data[n][i] for n in STORED))
-            found[key].append((row, {n: data[n][i] for n in carried}))
+            of_key = found[key]
+            of_key.rows.append(result)
+            of_key.carried.append(values)
     return dict(found)
+
+
+def _keys_of(columns: Sequence[pa.ChunkedArray], count: int) -> Iterable[Key]:
+    """Return the keys of so many rows, each as :func:`~materializer.core.engines.work.frozen` gives it."""
+    if not columns:
+        return repeat((), count)
+    keys = zip(*map(_values, columns), strict=True)
+    is_plain = not any(pt.is_nested(c.type) or pt.is_floating(c.type) for c in columns)
+    return keys if is_plain else map(frozen, keys)
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """Return the values of a column: those of whole numbers by NumPy, which makes them several times as fast."""
+    is_whole = pt.is_integer(column.type) and not column.null_count
+    values: list[Any] = column.to_numpy().tolist() if is_whole else column.to_pylist()
+    return values
 
 
 def keys_over(budget: Budget, definition: Definition, path: str, version: int, spans: SpanSet) -> list[Key] | None:
@@ -140,11 +159,12 @@ def keys_over(budget: Budget, definition: Definition, path: str, version: int, s
     stored = stored_rows(budget, definition, path, version, None, since=None)
     if stored is None:
         return None
-    return [
-        key
-        for key, rows in stored.items()
-        if any(r.w_start < s.end and r.w_end >= s.start for r, _ in rows for s in spans)
-    ]
+    return [key for key, of_key in stored.items() if any(_is_over(r, spans) for r in of_key.rows)]
+
+
+def _is_over(result: StoredResult, spans: SpanSet) -> bool:
+    at = bisect_right(spans.spans, result.w_start, key=lambda s: s.end)
+    return at < len(spans) and spans.spans[at].start <= result.w_end
 
 
 def small_table(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,13 +22,15 @@ from materializer.errors import MaterializerError
 from materializer.lake import places
 from materializer.lake.arrow import plain
 from materializer.lake.capture.changed_rows import changed_rows
+from materializer.lake.capture.feed import MAX_CHANGE_FILES
 from materializer.lake.capture.int96 import why_misread
 from materializer.lake.extent import file_bounds, instants_of, time_column
 from materializer.lake.failures import translated
 from materializer.lake.key_rows import having_keys, is_of_keys, values_of
 from materializer.lake.keys import Within
-from materializer.lake.predicates import inside
-from materializer.lake.reads import ReadTable, table_at
+from materializer.lake.log import Commit
+from materializer.lake.predicates import SpanIndex, inside
+from materializer.lake.reads import ReadTable, fact, table_at
 from materializer.lake.rows import row_count, size_of
 from materializer.lake.statistics import TimeColumn
 from materializer.lake.table import DeltaFolder, features_of, is_typed_by_others, open_table
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
 _Rows = TypeVar("_Rows", pa.RecordBatch, pa.Table)
+GATHERED: Final = 50_000
+"""Rows that are looked at together, which have batches of their own."""
 _JULIAN: Final = frozenset({b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"})
 
 
@@ -50,7 +55,7 @@ def read_small_changes(
         after: The version that is known already.
         upto: The last version.
         columns: Columns to return, in addition to ``_change_type``.
-        max_rows: Maximum number of rows in the added and removed files, by their statistics.
+        max_rows: Maximum number of rows in the files that hold the changes, by their statistics.
         max_bytes: Maximum size of these files.
     """
     try:
@@ -61,8 +66,12 @@ def read_small_changes(
         files = (*added, *removed)
         if any(f.has_deletion_vector for f in files) or any(f.rows is None for f in added):
             return None
-        most = sum(f.rows or 0 for f in files)
-        if most > max_rows or sum(f.bytes for f in files) > max_bytes:
+        # an update writes whole files again, and its few changed rows into files of their own
+        size = sum(f.bytes for c in run for f in c.change_files or [f for f in (*c.adds, *c.removes) if f.data_change])
+        if size > max_bytes or sum(len(c.change_files) for c in run) > MAX_CHANGE_FILES:
+            return None
+        most = sum(_changed_in(path, c) for c in run)
+        if most > max_rows:
             return None
         with folder.reading(upto) as table:
             if features_of(table).obstacle:
@@ -73,6 +82,18 @@ def read_small_changes(
     except (DeltaError, MaterializerError, OSError, pa.ArrowInvalid):
         return None
     return None if rows.num_rows > max_rows else rows
+
+
+def _changed_in(path: str, commit: Commit) -> int:
+    """Return the number of changed rows of a commit, by the footers of the files that hold them."""
+    if not commit.change_files:
+        return sum(f.rows or 0 for f in (*commit.adds, *commit.removes) if f.data_change)
+    return sum(_footer_rows(path, f.path) for f in commit.change_files)
+
+
+def _footer_rows(path: str, name: str) -> int:
+    file = f"{path}/{unquote(name)}"
+    return fact(path, ("rows", name), lambda: int(pq.read_metadata(places.opened(file)).num_rows))
 
 
 def read_small_rows(
@@ -175,10 +196,10 @@ def read_rows_of_keys(
             return None
         dataset = files.rows
         wanted = list(dict.fromkeys([*columns, *names, time, *([open_column] if open_column else [])]))
-        batches, size, rows = [], 0, 0
+        batches, size, rows, index = [], 0, 0, SpanIndex.of(spans)
         for batch in _batches_of_keys(dataset, wanted, keys, names):
             found = plain(pa.Table.from_batches([batch]))
-            is_wanted = inside(instants_of(found[time], time_type).fill_null(0), spans)
+            is_wanted = index.inside(instants_of(found[time], time_type).fill_null(0))
             is_wanted &= found[time].is_valid().to_numpy()
             if open_column:
                 is_wanted |= ~found[open_column].to_numpy()
@@ -217,14 +238,30 @@ def _inside(
     """Return the rows in *spans*, of which most files of a refresh have few; one batch is in memory beside them."""
     wanted = list(dict.fromkeys([*columns, time]))
     scanner = dataset.scanner(columns=wanted, batch_readahead=1, fragment_readahead=1)
-    batches = [rows_inside(batch, spans, time, time_type) for batch in scanner.to_batches()]
-    return pa.Table.from_batches(batches, scanner.projected_schema).select(list(columns))
+    index, shape = SpanIndex.of(spans), scanner.projected_schema
+    gathered = (pa.Table.from_batches(batches, shape) for batches in _gathered(scanner.to_batches()))
+    parts = [rows_of_spans(rows, index, time, time_type) for rows in gathered]
+    return (pa.concat_tables(parts) if parts else shape.empty_table()).select(list(columns))
 
 
-def rows_inside(rows: _Rows, spans: SpanSet, time: str, time_type: TimeType) -> _Rows:
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+    """Yield batches in lists of about ``GATHERED`` rows: thousands of small files have a batch each."""
+    rows, found = 0, list[pa.RecordBatch]()
+    for batch in batches:
+        rows += batch.num_rows
+        found.append(batch)
+        if rows >= GATHERED:
+            yield found
+            rows, found = 0, []
+    if found:
+        yield found
+
+
+def rows_of_spans(rows: _Rows, spans: SpanSet | SpanIndex, time: str, time_type: TimeType) -> _Rows:
     """Return the rows whose time is in *spans*; a row without a time is in none."""
     times = rows.column(time)
-    is_inside = inside(instants_of(times, time_type).fill_null(0), spans)
+    index = spans if isinstance(spans, SpanIndex) else SpanIndex.of(spans)
+    is_inside = index.inside(instants_of(times, time_type).fill_null(0))
     return rows.filter(pc.and_(pa.array(is_inside), times.is_valid()))
 
 
@@ -243,12 +280,13 @@ def _remembered(
     """
     schema = files.rows.schema
     wanted = list(dict.fromkeys([*columns, time]))
+    index = None if spans is None else SpanIndex.of(spans)
     parts = []
     for key, fragment in zip(files.keys, files.rows.get_fragments(), strict=True):
         rows = shared.rows(key, wanted)
         if rows is not None and all(rows.field(c).type == schema.field(c).type for c in wanted):
             part = rows.select(wanted)
-            parts.append(part if spans is None else rows_inside(part, spans, time, time_type))
+            parts.append(part if index is None else rows_of_spans(part, index, time, time_type))
             continue
         if _has_old_times(fragment.metadata):
             return None
@@ -263,7 +301,7 @@ def _remembered(
             else:  # it is read again then, and only one batch is in memory
                 batches.clear()
             part = pa.Table.from_batches([batch]).select(wanted)
-            parts.append(part if spans is None else rows_inside(part, spans, time, time_type))
+            parts.append(part if index is None else rows_of_spans(part, index, time, time_type))
         if shared.has_room(read, size):
             shared.remember(key, pa.Table.from_batches(batches, scanner.projected_schema))
     if not parts:
@@ -403,20 +441,6 @@ def read_small_kept(
     with translated(path, "reading"):
         rows = plain(open_table(path, version).to_pyarrow_table(columns=wanted))
     if since is not None:
-        rows = rows.filter(pc.or_(pc.invert(rows["is_final"]), lies_in(rows["slice"], since, time_type)))
+        is_inside = pa.array(inside(instants_of(rows["slice"], time_type), since))
+        rows = rows.filter(pc.or_(pc.invert(rows["is_final"]), is_inside))
     return rows.select(list(columns))
-
-
-def lies_in(times: Any, spans: SpanSet, time_type: TimeType) -> Any:
-    """Return an Arrow column of booleans: whether each of *times* is in *spans*."""
-    instants = instants_of(times, time_type)
-    is_inside = pa.chunked_array([pa.array([False] * len(instants), pa.bool_())])
-    for span in spans:
-        is_in_span = pc.and_(pc.greater_equal(instants, _clamped(span.start)), pc.less(instants, _clamped(span.end)))
-        is_inside = pc.or_(is_inside, is_in_span)
-    return is_inside
-
-
-def _clamped(instant: int) -> Any:
-    most = (1 << 63) - 1
-    return pa.scalar(max(-most, min(most, instant)), pa.int64())

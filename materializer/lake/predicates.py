@@ -3,37 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from materializer.core.time.spans import Span, SpanSet
 
-_INT64: Final = Span(-(1 << 63), 1 << 63)
+
+@dataclass(frozen=True, slots=True)
+class SpanIndex:
+    """Sorted and disjoint spans by bisection, for many arrays of instants.
+
+    Args:
+        starts: The first instant of each, an array of 64-bit instants.
+        lasts: The last instant of each.
+    """
+
+    starts: Any
+    lasts: Any
+
+    @classmethod
+    def of(cls, spans: Iterable[Span]) -> SpanIndex:
+        """Return the index of some spans; an end that is no 64-bit number is the least or the last one."""
+        least, most = -(1 << 63), (1 << 63) - 1
+        known = [s for s in spans if s.end > least and s.start <= most]
+        starts = np.array([max(s.start, least) for s in known], dtype=np.int64)
+        return cls(starts, np.array([min(s.end - 1, most) for s in known], dtype=np.int64))
+
+    def inside(self, instants: Any) -> Any:
+        """Return which of some 64-bit instants without nulls are in a span, as an array of booleans."""
+        return self.containing(instants)[1]
+
+    def containing(self, instants: Any) -> tuple[Any, Any]:
+        """Return the start of the span that holds each instant, and whether there is one; without one, the start means nothing."""
+        values = np.asarray(instants, dtype=np.int64)
+        if not len(self.starts):
+            return values, np.zeros(len(values), dtype=bool)
+        index = np.searchsorted(self.starts, values, side="right") - 1
+        return self.starts[np.maximum(index, 0)], (index >= 0) & (values <= self.lasts[np.maximum(index, 0)])
 
 
 def inside(instants: Any, spans: SpanSet) -> Any:
-    """Return which instants are in *spans*, as an array of booleans.
-
-    Args:
-        instants: Array of 64-bit instants without nulls.
-        spans: The spans.
-    """
-    return containing(instants, spans)[1]
-
-
-def containing(instants: Any, spans: Iterable[Span]) -> tuple[Any, Any]:
-    """Return the start of the span that holds each instant, and whether there is one; without one, the start means nothing.
-
-    Args:
-        instants: Array of 64-bit instants without nulls.
-        spans: Sorted and disjoint spans; an end that is no 64-bit number is the last one.
-    """
-    values = np.asarray(instants, dtype=np.int64)
-    known = [s & _INT64 for s in spans]
-    starts = np.array([s.start for s in known if s], dtype=np.int64)
-    if not len(starts):
-        return values, np.zeros(len(values), dtype=bool)
-    lasts = np.array([s.end - 1 for s in known if s], dtype=np.int64)
-    index = np.searchsorted(starts, values, side="right") - 1
-    return starts[np.maximum(index, 0)], (index >= 0) & (values <= lasts[np.maximum(index, 0)])
+    """Return which of some 64-bit instants without nulls are in *spans*, as an array of booleans."""
+    return SpanIndex.of(spans).inside(instants)

@@ -14,6 +14,7 @@ from materializer.core.compiled.definition import quoted as spark_quoted
 from materializer.core.engines.work import ChangedKeys, Part, Work, frozen, joined, raw_spans
 from materializer.core.refresh.plan import MAX_SPANS, Plan
 from materializer.core.time.spans import EVERYTHING, SpanSet
+from materializer.lake.local_read import rows_of_spans
 from materializer.local.connection import Connection
 from materializer.local.expressions import Scope, compiled
 from materializer.local.forms import Forms
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from materializer.local.reading import LocalReader
 
 _FAR: Final = 2**62
+_NEW: Final = "mz_new"
+_PLACED: Final = "mz_placed"
+_TOUCHED: Final = "mz_touched"
 _IDENTITY: Final = ("w_start", "w_end", "label")
 _PARTS: Final = "mz_parts"
 _RAW: Final = "mz_raw"
@@ -131,32 +135,32 @@ class Results:
             sql = f"SELECT *, 0 AS {PART}, NULL::BIGINT AS {KNOWN} FROM ({prepared})"
         else:
             self.connection.register(_PARTS, self._part_rows(work.parts))
-            inside = f"{TIME} >= p.raw_start AND {TIME} < p.raw_end"
+            at = " AND ".join([*self._same_keys("r", self._keys), f"r.{TIME} >= p.raw_start"])
             sql = (
                 f"SELECT r.*, p.{PART}, p.{KNOWN} FROM ({prepared}) r "
-                f"JOIN {_PARTS} p ON {' AND '.join([*self._same_keys('r', self._keys), inside])}"
+                f"ASOF JOIN {_PARTS} p ON {at} WHERE r.{TIME} < p.raw_end"
             )
         # the rows that count are made once, because they are counted, too
         counted = self.connection.query(sql)
         self.connection.register(_RAW, counted)
-        new, inside = self._stored(work), self._in_slices(replaced)
+        new, columns = self._stored(work), ", ".join(map(quoted, self.forms.partials))
+        if work.parts is not None:
+            mine = f"n.{PART} = p.{PART} AND n.w_start >= p.start AND n.w_start < p.stop"
+            new = f"SELECT n.* FROM ({new}) n SEMI JOIN {_PARTS} p ON {mine}"
+        made = self.connection.query(f"SELECT {columns} FROM ({new})")
+        self.connection.register(_NEW, rows_of_spans(made, replaced, SLICE, self.definition.time_type))
         if work.parts is None:
-            return self._revised(f"SELECT * FROM ({new}) WHERE {inside}", stored), counted.num_rows
-        mine = f"n.{PART} = p.{PART} AND n.w_start >= p.start AND n.w_start < p.stop"
-        new = f"SELECT n.* FROM ({new}) n SEMI JOIN {_PARTS} p ON {mine}"
+            return self._revised(f"FROM {_NEW}", stored), counted.num_rows
         names = [quoted(key_column(k.name)) for k in self.definition.spec.keys]
-        touching = " AND ".join([*self._same_keys("s", names), "s.w_start >= p.start AND s.w_start < p.stop"])
-        old, clean = (f"SELECT s.* FROM ({stored}) s {kind} JOIN {_PARTS} p ON {touching}" for kind in ("SEMI", "ANTI"))
-        every = f"{self._revised(new, old)} UNION ALL BY NAME {clean}"
-        return f"SELECT * FROM ({every}) WHERE {inside}", counted.num_rows
+        at = " AND ".join([*self._same_keys("s", names), "s.w_start >= p.start"])
+        placed = f"SELECT s.*, coalesce(s.w_start < p.stop, false) AS {_TOUCHED} FROM ({stored}) s ASOF LEFT JOIN {_PARTS} p ON {at}"
+        self.connection.register(_PLACED, self.connection.query(placed))
+        old, clean = (f"SELECT {columns} FROM {_PLACED} WHERE {test}" for test in (_TOUCHED, f"NOT {_TOUCHED}"))
+        return f"{self._revised(f'FROM {_NEW}', old)} UNION ALL BY NAME {clean}", counted.num_rows
 
     @property
     def _keys(self) -> list[str]:
         return [f"{KEY}{i}" for i in range(len(self.definition.spec.keys))]
-
-    def _in_slices(self, spans: SpanSet) -> str:
-        scope = Scope({SLICE: self.forms.partials[SLICE]})
-        return compiled(spans_sql(SLICE, spans, self.definition.time_type), scope).sql
 
     def _prepared(self, rows: str, spans: SpanSet) -> str:
         """Return SQL of the raw rows that count, with their time and keys."""

@@ -273,10 +273,10 @@ class _Run:
         import pyarrow as pa
 
         from materializer.lake.extent import instants_of
-        from materializer.lake.predicates import containing
+        from materializer.lake.predicates import SpanIndex
 
         instants = instants_of(rows[time], self.definition.time_type).fill_null(0).to_numpy()
-        starts, is_inside = containing(instants, self.plan.parts_of_groups)
+        starts, is_inside = SpanIndex.of(self.plan.parts_of_groups).containing(instants)
         return rows.append_column(_INSTANT, pa.array(starts, pa.int64(), mask=~is_inside))
 
     def _rolled_up(self, name: str, step: RollUp) -> str:
@@ -293,7 +293,7 @@ class _Run:
         """Return SQL of the partials of some images of the rows that changed."""
         from materializer.lake.arrow import plain
         from materializer.lake.capture.changed_rows import with_images
-        from materializer.lake.local_read import read_small_changes, rows_inside
+        from materializer.lake.local_read import read_small_changes, rows_of_spans
 
         changed = read_small_changes(
             self.source.path,
@@ -306,7 +306,9 @@ class _Run:
         if changed is None:
             raise NotLocal("changes that only Spark can read, or more of them than were expected")
         definition = self.definition
-        rows = rows_inside(with_images(changed, images), step.spans, definition.spec.time_column, definition.time_type)
+        rows = rows_of_spans(
+            with_images(changed, images), step.spans, definition.spec.time_column, definition.time_type
+        )
         rows = self.executor.bounded(plain(rows))
         inside = step.spans
         if self.hull is not None and not all(s.is_bounded for s in step.spans):

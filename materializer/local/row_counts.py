@@ -28,7 +28,7 @@ def fewer_rows(
     gone: Mapping[int, SpanSet],
 ) -> Fewer | None:
     """Return where buckets have fewer raw rows than their stored partials; see :meth:`LocalExecutor.fewer_rows`."""
-    from materializer.lake.local_read import lies_in
+    from materializer.lake.local_read import rows_of_spans
 
     count, time_type = str(definition.layout.row_count), definition.time_type
     guarded = SpanSet.union(span for spans in gone.values() for span in spans)
@@ -36,7 +36,7 @@ def fewer_rows(
     now = counts(computed.partials, count, time_type)
     short = {}
     for rows, spans in gone.items():
-        inside = stored.filter(lies_in(stored[SLICE], spans, time_type))
+        inside = rows_of_spans(stored, spans, SLICE, time_type)
         for at, was in counts(inside, count, time_type).items():
             if (missing := was - rows - now.get(at, 0)) > 0:
                 short[at] = was, missing

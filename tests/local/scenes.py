@@ -31,7 +31,8 @@ from materializer.core.time.spans import EVERYTHING, Span, SpanSet
 from materializer.errors import DefinitionError, MaterializerError
 from materializer.journal.events import SourceIdentity
 from materializer.lake.computed import Computed
-from materializer.lake.local_read import lies_in
+from materializer.lake.extent import instants_of
+from materializer.lake.predicates import inside
 from materializer.lake.table import DeltaFolder
 from materializer.local.executor import LocalExecutor
 from materializer.local.kinds import NotLocal
@@ -341,7 +342,9 @@ class Scene:
     def _store(self, plan: Plan, partials: pa.Table) -> None:
         """Make what was computed the partials of the next plan."""
         if self.before is not None:
-            there = self.before.filter(pc.invert(lies_in(self.before[SLICE], plan.replaced, self.time_type)))
+            there = self.before.filter(
+                pa.array(~inside(instants_of(self.before[SLICE], self.time_type), plan.replaced))
+            )
             partials = pa.concat_tables([there.select(partials.column_names).cast(partials.schema), partials])
         self.before = partials
         tables.append(self.stored, partials, mode="overwrite", schema_mode="overwrite")

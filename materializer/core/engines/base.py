@@ -198,7 +198,7 @@ class WindowEngine:
         """
         return None
 
-    def begins_below(self, t: int, bound: int, stored: Iterable[StoredResult], *, may_go: bool = False) -> int | None:
+    def begins_below(self, t: int, bound: int, stored: Sequence[StoredResult], *, may_go: bool = False) -> int | None:
         """Return the start of the first result that takes a row at *t* and begins below the boundary; None without one.
 
         Args:
@@ -215,7 +215,7 @@ class WindowEngine:
         self,
         t: int,  # noqa: ARG002 (of windows that are longer than an instant)
         bound: int,  # noqa: ARG002 (of longer windows)
-        stored: Iterable[StoredResult],  # noqa: ARG002 (of longer windows)
+        stored: Sequence[StoredResult],  # noqa: ARG002 (of longer windows)
         *,
         may_go: bool,  # noqa: ARG002 (of longer windows)
     ) -> int | None:

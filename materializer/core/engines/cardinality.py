@@ -11,8 +11,9 @@ life is long. In both cases one wrong row would cause unbounded work, so the win
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from materializer.core.engines.base import WindowEngine
@@ -63,7 +64,7 @@ class Life:
     Args:
         start: First instant; ``POS_INF`` when nothing is known.
         end: Last instant; ``NEG_INF`` when nothing is known.
-        results: Upper bound of the results in the slices of its ranges, changes left out.
+        results: Upper bound of the results in the slices of its ranges, but for what each changed row adds.
     """
 
     start: int
@@ -71,15 +72,23 @@ class Life:
     results: int = 0
 
     @classmethod
-    def of(cls, spans: Sequence[tuple[int, int]], stored: Sequence[StoredResult]) -> Life:
-        """Return the life that changed times and stored results show."""
+    def of(cls, spans: Sequence[tuple[int, int]], stored: Sequence[StoredResult], around: Sequence[Span] = ()) -> Life:
+        """Return the life that changed times and stored results show.
+
+        Rows that are gone cut a stored result in two, at most once at each changed time.
+
+        Args:
+            spans: Closed intervals of changed times, in order.
+            stored: Stored results of the key, in order.
+            around: The slices of the key's ranges.
+        """
         first = [lo for lo, _ in spans[:1]] + [k.w_start for k in stored[:1]]
         last = [hi for _, hi in spans[-1:]] + [k.w_end for k in stored]
-        return cls(min(first, default=POS_INF), max(last, default=NEG_INF))
-
-    def with_results(self, stored: Sequence[StoredResult]) -> Life:
-        """Return the life with more stored results, from whose rows as many results at most are computed again."""
-        return replace(self, results=self.results + sum(max(k.n, 1) for k in stored))
+        count = 0
+        for slices in around:
+            at, stop = (bisect_left(stored, t, key=lambda k: k.w_start) for t in (slices.start, slices.end))
+            count += stop - at
+        return cls(min(first, default=POS_INF), max(last, default=NEG_INF), count + len(spans) if around else 0)
 
 
 def is_too_many(engine: WindowEngine, windows: int, most: int, rows: int, limit: int) -> bool:

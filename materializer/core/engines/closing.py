@@ -14,7 +14,7 @@ P and N are the nearest windows with rows before and after the change: windows a
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -154,15 +154,15 @@ def plan(
         return [EVERYTHING] if is_complete else None
     open_from = min((row.w_start for row in stored if not row.is_final), default=border)
     whole.append((min(border - reach.slack - reach.length, open_from), POS_INF))
-    filled = [r for r in stored if r.n > 0] if reach.is_filled else None
+    filled = [r.w_start for r in stored if r.n > 0] if reach.is_filled else None
     found = [_range(start, end, filled, reach, is_complete=is_complete) for start, end in whole]
     return None if any(r is None for r in found) else merge_ranges(r for r in found if r is not None)
 
 
 def _border(spans: Sequence[tuple[int, int]], stored: Sequence[StoredResult]) -> int | None:
     """Return the latest known time at which the key has a row both before and after the change; None without one."""
-    times = [t for row in stored for t in (row.last_t, row.first_t) if t is not None and not _is_inside(t, spans)]
-    return max(times, default=None)
+    times = {t for row in stored for t in (row.last_t, row.first_t) if t is not None}
+    return next((t for t in sorted(times, reverse=True) if not _is_inside(t, spans)), None)
 
 
 def _is_inside(t: int, spans: Sequence[tuple[int, int]]) -> bool:
@@ -170,15 +170,22 @@ def _is_inside(t: int, spans: Sequence[tuple[int, int]]) -> bool:
     return i > 0 and spans[i - 1][1] >= t
 
 
-def _range(
-    start: int, end: int, filled: Sequence[StoredResult] | None, reach: Reach, *, is_complete: bool
-) -> Range | None:
-    """Return the results of [start, end) with the raw rows that they need; None when the window before them is unknown."""
+def _range(start: int, end: int, filled: Sequence[int] | None, reach: Reach, *, is_complete: bool) -> Range | None:
+    """Return the results of [start, end) with the raw rows that they need; None when the window before them is unknown.
+
+    Args:
+        start: Start of the first result.
+        end: First instant after the start of the last result.
+        filled: The starts of the windows with rows, in order, where windows without rows are filled; else None.
+        reach: Distances of the engine's windows.
+        is_complete: Whether *filled* has all windows with rows.
+    """
     raw_start, raw_end = start - reach.lead, end + reach.length + 1
     if filled is None:
         return Range(start, end, raw_start, raw_end)
-    before = max((r.w_start for r in filled if r.w_start < start), default=None)
-    after = min((r.w_start for r in filled if r.w_start >= end), default=None)
+    first, stop = bisect_left(filled, start), bisect_left(filled, end)
+    before = filled[first - 1] if first else None
+    after = filled[stop] if stop < len(filled) else None
     if before is None and not is_complete:
         return None
     if before is not None:

@@ -95,7 +95,7 @@ class EventTimeWindow(WindowEngine):
         """A row is late when the watermark has passed its panes."""
         return "watermark"
 
-    def first_result(self, t: int, bound: int, stored: Iterable[StoredResult], *, may_go: bool) -> int:  # noqa: ARG002 (of the base)
+    def first_result(self, t: int, bound: int, stored: Sequence[StoredResult], *, may_go: bool) -> int:  # noqa: ARG002 (of the base)
         """Return the start of the first pane that holds *t*."""
         start = t - self.interval_duration + 1
         return start + (self.pane_offset - start) % self.creation_period

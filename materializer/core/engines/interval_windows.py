@@ -18,7 +18,7 @@ Result rows write an open end as :data:`OPEN`. There is no lateness: an event co
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -131,7 +131,7 @@ class IntervalWindow(WindowEngine):
             return NEG_INF
         return bound - (self.duration if self.kind == COMPRESSED else self.tick)
 
-    def first_result(self, t: int, bound: int, stored: Iterable[StoredResult], *, may_go: bool) -> int:
+    def first_result(self, t: int, bound: int, stored: Sequence[StoredResult], *, may_go: bool) -> int:
         """Return the start of the first result that takes an event at *t*; see :meth:`WindowEngine.begins_below`."""
         if self.kind == HOPPING:
             start = t - self.duration + 1

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class StoredResult:
-    """A stored result row of one key, published or withheld.
+class StoredResult(NamedTuple):
+    """A stored result row of one key, published or withheld; a tuple, because a plan makes hundreds of thousands of them.
 
     Args:
         w_start: First instant of its window, which identifies the row within its key.
@@ -28,6 +29,19 @@ class StoredResult:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredOfKey:
+    """The stored result rows of one key.
+
+    Args:
+        rows: The rows in order of time.
+        carried: For each of them the values of the columns that running state carries on.
+    """
+
+    rows: list[StoredResult] = field(default_factory=list)
+    carried: list[tuple[Any, ...]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
 class Range:
     """A range of results of one key to compute anew.
 
@@ -44,9 +58,16 @@ class Range:
     raw_end: int
 
 
-def first_across(t: int, bound: int, stored: Iterable[StoredResult]) -> int:
-    """Return the start of the first stored result that begins below *bound* and ends after *t*; *bound* without one."""
-    return min((k.w_start for k in stored if k.w_start < bound and t < k.w_end), default=bound)
+def first_across(t: int, bound: int, stored: Sequence[StoredResult]) -> int:
+    """Return the start of the first stored result that begins below *bound* and ends after *t*; *bound* without one.
+
+    Args:
+        t: An instant.
+        bound: A boundary.
+        stored: Stored results in order of their starts, which is the order of their ends, too.
+    """
+    at = bisect_right(stored, t, key=lambda k: k.w_end)
+    return min(stored[at].w_start, bound) if at < len(stored) else bound
 
 
 def merge_ranges(ranges: Iterable[Range]) -> list[Range]:

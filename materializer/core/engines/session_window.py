@@ -8,7 +8,7 @@ bridge two of them, and a deletion may split one.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -124,7 +124,7 @@ class SessionWindow(WindowEngine):
             return "a newer row opens sessions again that 'force_trigger_time' had closed"
         return "its sessions are closed by the clock alone" if self.use_system_time else ""
 
-    def first_result(self, t: int, bound: int, stored: Iterable[StoredResult], *, may_go: bool) -> int:  # noqa: ARG002 (of the base)
+    def first_result(self, t: int, bound: int, stored: Sequence[StoredResult], *, may_go: bool) -> int:  # noqa: ARG002 (of the base)
         """Return the start of the session across the boundary that *t* would join."""
         return first_across(t, bound, stored)
 

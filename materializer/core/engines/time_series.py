@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -129,7 +129,7 @@ class TimeSeries(Closing):
             return "its windows lie in ingestion time, and rows go by their own"
         return "" if self.is_grid_fixed else "its grid hangs on the first row; set 'origin'"
 
-    def first_result(self, t: int, bound: int, stored: Iterable[StoredResult], *, may_go: bool) -> int:  # noqa: ARG002 (of the base)
+    def first_result(self, t: int, bound: int, stored: Sequence[StoredResult], *, may_go: bool) -> int:  # noqa: ARG002 (of the base)
         """Return the start of the first window that holds *t*."""
         edge = self.anchor(None)
         since = (t - edge) % self.step if self.closed == "left" else (t - edge - 1) % self.step + 1

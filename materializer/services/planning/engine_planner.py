@@ -7,14 +7,15 @@ plan says so.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from materializer.core.engines.base import WindowEngine
 from materializer.core.engines.cardinality import Life
 from materializer.core.engines.clock import ClosingClock
-from materializer.core.engines.ranges import Range, StoredResult
+from materializer.core.engines.ranges import Range, StoredOfKey, StoredResult
 from materializer.core.engines.work import ChangedKeys, Key, Part, Work, raw_spans, together
 from materializer.core.refresh.invalidation import Cause, Entry
 from materializer.core.refresh.plan import Estimate, Plan, Recompute, Rejected, Settle
@@ -232,8 +233,10 @@ class EnginePlanner:
             keys = self._rows.keys_over(version, below)
             if keys is None:
                 return None, too_many
-            everyone = {k: [(s.start, s.end - 1) for s in below] for k in {*keys, *found[-1].spans}}
-            found.append(ChangedKeys(everyone, None, is_insert_only=False, rows=0))
+            everyone = {*keys, *found[-1].spans}
+            places = below.at_most(max(self._rows.budget.changed // max(len(everyone), 1), 1))
+            of_each = [(s.start, s.end - 1) for s in places]
+            found.append(ChangedKeys(dict.fromkeys(everyone, of_each), None, is_insert_only=False, rows=0))
         return together(*found), ""
 
     def _where(self, bound: int, spans: SpanSet) -> tuple[SpanSet, int]:
@@ -288,37 +291,38 @@ class EnginePlanner:
             older = self._kept(version, unclear, since, state.frozen)
             if older is None:
                 return None, SpanSet(), TOO_MANY, {}
-            stored |= {key: older.get(key, []) for key in unclear}
+            stored |= {key: older.get(key, StoredOfKey()) for key in unclear}
             found |= {key: self._ranges(key, changed, stored, is_complete=wider is None) for key in unclear}
         conflicts = SpanSet()
         if state.frozen != NEG_INF:
             conflicts = self._conflicts(state.frozen, changed, stored, changed_in)
-            found = {key: self._above(state.frozen, ranges or [], stored.get(key, [])) for key, ranges in found.items()}
-        parts = [
-            part for key, ranges in found.items() for part in self._parts_of(key, ranges or [], stored.get(key, []))
-        ]
-        if len(parts) > self._most_parts:
-            return None, SpanSet(), f"{len(parts):,} ranges of keys are touched", {}
-        lives = {part.key: self._life(part.key, changed, stored) for part in parts}
-        for part in parts:
-            around = self._definition.grid.cover(Span(part.start, part.end))
-            near_rows = [row for row, _ in stored.get(part.key, []) if around.start <= row.w_start < around.end]
-            lives[part.key] = lives[part.key].with_results(near_rows)
+            found = {
+                key: self._above(state.frozen, ranges or [], stored.get(key, StoredOfKey()).rows)
+                for key, ranges in found.items()
+            }
+        if (count := sum(len(ranges or ()) for ranges in found.values())) > self._most_parts:
+            return None, SpanSet(), f"{count:,} ranges of keys are touched", {}
+        parts, lives, carried = [], {}, self._carried()
+        for key, ranges in found.items():
+            if ranges:
+                of_key = stored.get(key, StoredOfKey())
+                parts += _parts_of(key, ranges, of_key, carried)
+                around = SpanSet.union(self._definition.grid.cover(Span(r.start, r.end)) for r in ranges)
+                lives[key] = Life.of(changed.spans.get(key, []), of_key.rows, around.spans)
         return parts, conflicts, "", lives
 
-    def _above(
-        self, bound: int, ranges: Sequence[Range], stored: Sequence[tuple[StoredResult, dict[str, Any]]]
-    ) -> list[Range]:
+    def _above(self, bound: int, ranges: Sequence[Range], stored: Sequence[StoredResult]) -> list[Range]:
         from materializer.core.engines import freezing  # noqa: PLC0415 (only engines with frozen history)
 
-        return freezing.above(self._windows, ranges, bound, [row for row, _ in stored])
+        return freezing.above(self._windows, ranges, bound, stored)
 
     def _conflicts(self, bound: int, changed: ChangedKeys, stored: StoredResults, changed_in: SpanSet) -> SpanSet:
         """Return the slices below the frozen bound in which results of changed keys would change."""
         params, may_go = self._windows, not changed.is_insert_only
         starts = [
-            params.begins_below(span.start, bound, [row for row, _ in stored.get(key, [])], may_go=may_go)
+            params.begins_below(span.start, bound, rows, may_go=may_go)
             for key, spans in changed.spans.items()
+            for rows in [stored.get(key, StoredOfKey()).rows]
             for span in _known(spans, bound, changed_in)
         ]
         first = min((s for s in starts if s is not None), default=bound)
@@ -334,7 +338,7 @@ class EnginePlanner:
         across = self._rows.stored_across(version, state.frozen)
         first = dirty.spans[0].start
         changed = ChangedKeys({(): [(first, first)]}, None, is_insert_only=False, rows=0)
-        return self._conflicts(state.frozen, changed, {(): [(row, {}) for row in across]}, changed_in)
+        return self._conflicts(state.frozen, changed, {(): StoredOfKey(across)}, changed_in)
 
     def _near(self, changed: ChangedKeys, slices: int) -> SpanSet:
         """Return where stored results are looked at: from so many slices before the first change on."""
@@ -352,9 +356,13 @@ class EnginePlanner:
         if found is None or since is None or frozen == NEG_INF:
             return found
         # one that was frozen while it was open lies anywhere, and says nothing of what lies between
+        kept = {
+            key: [at for at, row in enumerate(of_key.rows) if row.is_final or row.w_start >= frozen]
+            for key, of_key in found.items()
+        }
         return {
-            key: [(row, values) for row, values in rows if row.is_final or row.w_start >= frozen]
-            for key, rows in found.items()
+            key: StoredOfKey([found[key].rows[i] for i in at], [found[key].carried[i] for i in at])
+            for key, at in kept.items()
         }
 
     def _carried(self) -> list[str]:
@@ -365,23 +373,8 @@ class EnginePlanner:
     def _ranges(
         self, key: Key, changed: ChangedKeys, stored: StoredResults, *, is_complete: bool
     ) -> list[Range] | None:
-        rows = [row for row, _ in stored.get(key, [])]
-        spans = changed.spans.get(key, [])
-        return self._windows.ranges(spans, rows, is_complete=is_complete)
-
-    @staticmethod
-    def _life(key: Key, changed: ChangedKeys, stored: StoredResults) -> Life:
-        return Life.of(changed.spans.get(key, []), [row for row, _ in stored.get(key, [])])
-
-    def _parts_of(
-        self, key: Key, ranges: Sequence[Range], stored: Sequence[tuple[StoredResult, dict[str, Any]]]
-    ) -> list[Part]:
-        outside = [row for row, _ in stored if not any(r.start <= row.w_start < r.end for r in ranges)]
-        newest = max((row.last_t for row in outside if row.last_t is not None), default=None)
-        return [
-            Part(key, r.start, r.end, r.raw_start, r.raw_end, newest, _carry(r, stored, self._carried()))
-            for r in ranges
-        ]
+        rows = stored.get(key, StoredOfKey()).rows
+        return self._windows.ranges(changed.spans.get(key, []), rows, is_complete=is_complete)
 
     def _fine(
         self,
@@ -423,9 +416,26 @@ def _counted(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
-def _carry(
-    r: Range, stored: Sequence[tuple[StoredResult, dict[str, Any]]], columns: Sequence[str]
-) -> tuple[tuple[str, Any], ...]:
-    """Return the columns of the last stored row before a range, nulls where there is none."""
-    before = [values for row, values in stored if row.w_start < r.start]
-    return tuple((name, before[-1][name] if before else None) for name in columns)
+def _parts_of(key: Key, ranges: Sequence[Range], stored: StoredOfKey, carried: Sequence[str]) -> list[Part]:
+    """Return the ranges of a key, each with what it carries on: the columns of the last stored row before it, nulls without one.
+
+    Args:
+        key: The key.
+        ranges: Its ranges, disjoint and in order, as engines return them.
+        stored: Its stored results.
+        carried: The columns that are carried on.
+    """
+    first, stop = (
+        [bisect_left(stored.rows, t, key=lambda k: k.w_start) for t in bounds]
+        for bounds in ((r.start for r in ranges), (r.end for r in ranges))
+    )
+    outside = (stored.rows[a:b] for a, b in zip([0, *stop], [*first, len(stored.rows)], strict=True))
+    newest = max((row.last_t for rows in outside for row in rows if row.last_t is not None), default=None)
+    nothing = (None,) * len(carried)
+    return [
+        Part(
+            *(key, r.start, r.end, r.raw_start, r.raw_end, newest),
+            tuple(zip(carried, stored.carried[at - 1] if at else nothing, strict=True)),
+        )
+        for r, at in zip(ranges, first, strict=True)
+    ]

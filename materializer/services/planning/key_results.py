@@ -130,7 +130,8 @@ def _slices(
     definition: Definition, parts: Sequence[Part], spans: SpanSet, whole: SpanSet
 ) -> tuple[tuple[Key, SpanSet], ...]:
     """Return the slices of each key in which its results are computed."""
-    found: dict[Key, SpanSet] = defaultdict(SpanSet)
+    found: dict[Key, list[Span]] = defaultdict(list)
     for part in parts:
-        found[part.key] |= SpanSet.of(definition.grid.cover(Span(part.start, part.end))) & spans
-    return tuple((key, own - whole) for key, own in found.items() if own - whole)
+        found[part.key].append(definition.grid.cover(Span(part.start, part.end)))
+    of_keys = ((key, (SpanSet.union(own) & spans) - whole) for key, own in found.items())
+    return tuple((key, own) for key, own in of_keys if own)

@@ -18,6 +18,7 @@ from materializer.core.compiled.definition import Definition, key_column, quoted
 from materializer.core.engines.ranges import StoredResult
 from materializer.core.engines.trading_calendar import Calendar
 from materializer.core.engines.work import ChangedKeys, Key, frozen, joined
+from materializer.core.refresh.plan import MAX_SPANS
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.lake.engine_rows import StoredResults, by_keys, small_table, stored_columns
@@ -111,9 +112,10 @@ def _by_key_and_slice(budget: Budget, definition: Definition, rows: DataFrame, o
 def keys_over(
     spark: SparkSession, budget: Budget, definition: Definition, path: str, version: int, spans: SpanSet
 ) -> list[Key] | None:
-    """Return the keys that have stored results in *spans*; None when there are too many."""
+    """Return the keys that have stored results in *spans*, or in gaps between many spans; None when there are too many."""
     frame = spark.read.format("delta").option("versionAsOf", version).load(path)
-    over = " OR ".join(f"(w_start < {s.end}L AND w_end >= {s.start}L)" for s in spans) or "false"
+    bounds = [(_clamped(s.start), _clamped(s.end)) for s in spans.at_most(MAX_SPANS)]
+    over = " OR ".join(f"(w_start < {end}L AND w_end >= {start}L)" for start, end in bounds) or "false"
     names = [key_column(k.name) for k in definition.spec.keys]
     if not names:
         return [()] * frame.where(over).limit(1).count()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Observation, SparkSession
@@ -18,6 +17,7 @@ from materializer.core.refresh.plan import Plan
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
 from materializer.errors import ChangeFeedGapError
 from materializer.journal.events import SourceIdentity
+from materializer.lake.engine_rows import StoredResults
 from materializer.spark.engines import arrival, key_results, questions, run
 from materializer.spark.engines.census import Census, census
 from materializer.spark.engines.query import Before
@@ -293,7 +293,7 @@ class Windowing:
         *,
         since: SpanSet | None,
         carried: Sequence[str],
-    ) -> dict[Key, list[tuple[StoredResult, dict[str, Any]]]] | None:
+    ) -> StoredResults | None:
         """Return stored result rows; see :mod:`.questions`."""
         with spoken("reading kept results", table=path, version=version):
             return questions.kept_rows(

@@ -16,7 +16,7 @@ from materializer.core.time.spans import SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.lake import places
 from materializer.lake.keys import Within
-from materializer.lake.local_read import files_inside, lies_in, read_small_rows
+from materializer.lake.local_read import files_inside, read_small_rows, rows_of_spans
 from materializer.spark.query import compute as c
 
 _PLAIN: Final = re.compile(
@@ -139,5 +139,5 @@ def _picked(
         within=within,
     )
     if found is not None and is_picked:
-        found = found.filter(lies_in(found[at], spans, time_type))
+        found = rows_of_spans(found, spans, at, time_type)
     return None if found is None or found.num_rows > most else found

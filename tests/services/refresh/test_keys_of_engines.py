@@ -251,6 +251,22 @@ def test_a_late_row_writes_the_results_of_its_key(tmp_path: Path) -> None:
     assert 1 == len([row for row in before if row not in now])
 
 
+def test_a_late_row_of_a_session_of_many_rows_writes_that_session(tmp_path: Path) -> None:
+    """
+    The rows of a touched session are computed again, and make one result: they do not count as so many results.
+    """
+    source, lake = of_text(tmp_path)
+    source.add(*((minute % 600, "hot", 1) for minute in range(18_000)))
+    source.add((700, "hot", 1))
+    lake.refresh()
+    source.add((300, "hot", 1000), (60, "k0007", 7))
+    run = lake.refresh()
+
+    assert ("recompute-keys", "local") == (run.report.strategy, run.report.executor)
+    assert 6 >= run.report.partials_written
+    assert sessions(source) == lake.results()
+
+
 @pytest.mark.parametrize(
     ("more", "reason"),
     [

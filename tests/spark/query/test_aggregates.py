@@ -17,7 +17,7 @@ from pyspark.sql.functions import col, expr
 
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import POS_INF, Span, SpanSet
-from materializer.lake.local_read import lies_in, read_small_rows
+from materializer.lake.local_read import read_small_rows, rows_of_spans
 from materializer.spark.describe.analyse import Analysed, analyse
 from materializer.spark.query import compute as c
 from tests.spark.query import aggregates_world as world
@@ -135,7 +135,7 @@ def test_partials_that_the_driver_reads_are_those_that_spark_reads(
     )
     assert read is not None
     types = dict(made.dtypes)
-    got = by_key(c.frame_of(spark, read.filter(lies_in(read["bucket"], later, TimeType.TIMESTAMP)), types))
+    got = by_key(c.frame_of(spark, rows_of_spans(read, later, "bucket", TimeType.TIMESTAMP), types))
     expected = by_key(spark.read.format("delta").load(path).where(col("bucket") >= starts[len(starts) // 2]))
 
     assert got.keys() == expected.keys()
