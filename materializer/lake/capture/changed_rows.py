@@ -35,6 +35,18 @@ def is_remembered(path: str, rows: int) -> bool:
     return table is not None and table.has_room(rows, 0) and (rows <= MOST_ROWS or table.is_shared)
 
 
+def are_read(table: DeltaTable, path: str, run: Sequence[Commit]) -> bool:
+    """Return whether the block has read the changed rows of all versions of a run; the arguments are those of :func:`changed_rows`."""
+    shared = table_at(path)
+    nothing: dict[Hashable, _Part] = {}
+    parts = nothing if shared is None else shared.fact(_name_of_parts(table), lambda: nothing)
+    return bool(parts) and all(_key(c) in parts for c in run if c.is_data_change)
+
+
+def _name_of_parts(table: DeltaTable) -> Hashable:
+    return "changed rows", str(table.metadata().id), table.schema().to_json()
+
+
 def changed_rows(table: DeltaTable, path: str, run: Sequence[Commit], columns: Sequence[str], most: int) -> pa.Table:
     """Return the changed rows of a run of versions; a block reads those of each version once.
 
@@ -53,9 +65,9 @@ def changed_rows(table: DeltaTable, path: str, run: Sequence[Commit], columns: S
     shared, changed = table_at(path), [c for c in run if c.is_data_change]
     if shared is None or not changed:
         return _feed(table, path, run, columns).select(list(columns))
-    schema, table_id = table.schema().to_json(), str(table.metadata().id)
+    schema = table.schema().to_json()
     nothing: dict[Hashable, _Part] = {}
-    parts = shared.fact(("changed rows", table_id, schema), lambda: nothing)
+    parts = shared.fact(_name_of_parts(table), lambda: nothing)
     wanted: dict[_Part, set[int]] = defaultdict(set)
     missing = []
     for commit in changed:

@@ -19,6 +19,7 @@ from materializer.core.refresh.price import RATES
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
 from materializer.errors import MaterializerError
 from materializer.journal.state import AggregateState
+from materializer.lake.capture.changed_rows import MANY
 from materializer.lake.capture.worth import FeedSize, WhyNotRead
 from materializer.lake.extent import Extent
 
@@ -32,7 +33,8 @@ ROW: Final = {ExecutorKind.LOCAL: 2e-6, ExecutorKind.SPARK: 1e-6}
 """Seconds that a changed row takes: it is placed in its bucket, and counted."""
 KEYED_ROW: Final = {ExecutorKind.LOCAL: 4e-6, ExecutorKind.SPARK: 2e-6}
 """The same if its key is recorded."""
-
+ADDED_FILE: Final = 1.5e-4
+"""Seconds that each of many added files takes, which are read one by one; see :func:`~materializer.lake.capture.changed_rows.inserted_rows`."""
 ENGINE_ROW: Final = 3e-6
 """Seconds that an engine takes for a raw row, beside reading it."""
 
@@ -92,7 +94,10 @@ class FeedLimit:
 
     def _reading(self, size: FeedSize, executor: ExecutorKind) -> float:
         rates, row = RATES[executor], (KEYED_ROW if self.has_keys else ROW)[executor]
-        return size.rows * row + size.bytes * rates.byte + size.files * rates.file
+        one_by_one = size.files - size.change_files if executor is ExecutorKind.LOCAL else 0
+        one_by_one = one_by_one if one_by_one >= MANY else 0
+        files = one_by_one * ADDED_FILE + (size.files - one_by_one) * rates.file
+        return size.rows * row + size.bytes * rates.byte + files
 
     def _computing(self, spans: SpanSet) -> tuple[float, bool]:
         """Return the seconds of computing some buckets from all their raw rows, and whether this process can do it."""

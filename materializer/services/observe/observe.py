@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from materializer.core.refresh.invalidation import Cause, Entry
 from materializer.core.refresh.plan import Estimate
@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from materializer.services.aggregate import Aggregate
     from materializer.services.observe.feed_limit import FeedLimit
     from materializer.spark.run.spark import Spark
+
+
+MANY_FILES: Final = 20
+"""From so many changed files on it counts for the price whether they were read a moment ago."""
 
 
 class Observation:
@@ -262,7 +266,8 @@ class Observation:
     def changed(self, state: AggregateState, after: int) -> Estimate:
         """Return what reading the changes since *after* costs: rows as captured, bytes of the files that hold them.
 
-        These are the change files of a commit or, where it has none, the files that came and went.
+        These are the change files of a commit or, where it has none, the files that came and went; of many commits that were read
+        a moment ago none is read again.
         """
         try:
             since = self._source.commits(after, state.cursor)
@@ -272,6 +277,11 @@ class Observation:
         read = [f.bytes for c in since for f in c.change_files or [f for f in (*c.adds, *c.removes) if f.data_change]]
         captured = state.changed_rows(after)
         rows = sum(a.rows or 0 for a in came) if captured is None else captured
+        if len(read) >= MANY_FILES:
+            from materializer.lake.capture.changed_rows import are_read
+
+            if are_read(self._source.opened(), self.aggregate.source.path, since):
+                return Estimate(rows, 0, 0, rows)
         return Estimate(rows, sum(read), len(read), rows)
 
     @property
