@@ -107,6 +107,7 @@ def read_small_rows(
     max_rows: int,
     max_bytes: int,
     is_exact: bool = False,
+    max_kept: int | None = None,
     within: Within | None = None,
 ) -> pa.Table | None:
     """Return the rows of the files that may contain rows of *spans*; None if Spark has to read them.
@@ -121,6 +122,7 @@ def read_small_rows(
         max_rows: Maximum number of rows in these files, by their statistics.
         max_bytes: Maximum size of these files.
         is_exact: Whether only rows in *spans* are returned; else the result may also contain others.
+        max_kept: Maximum number of rows to return; None for no other limit than *max_rows*.
         within: Rows with other values are not wanted; files that cannot have wanted ones are not opened.
     """
     try:
@@ -132,12 +134,13 @@ def read_small_rows(
         shared = table_at(path)
         if shared is not None and shared.is_shared:
             with suppress(pa.ArrowException):  # caused by a column of another reader, or raised again below
-                rows = _remembered(shared, found, columns, spans if is_exact else None, time, time_type)
+                rows = _remembered(shared, found, columns, spans if is_exact else None, time, time_type, max_kept)
                 return None if rows is None else plain(rows)
         if any(_has_old_times(f.metadata) for f in found.rows.get_fragments()):
             return None
         if is_exact:
-            return plain(_inside(found.rows, columns, spans, time, time_type))
+            rows = _inside(found.rows, columns, spans, time, time_type, max_kept)
+            return None if rows is None else plain(rows)
         return plain(found.rows.to_table(columns=list(columns)))
     except (DeltaError, MaterializerError, OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
@@ -233,14 +236,27 @@ def _batches_of_keys(
 
 
 def _inside(
-    dataset: ds.FileSystemDataset, columns: Sequence[str], spans: SpanSet, time: str, time_type: TimeType
-) -> pa.Table:
-    """Return the rows in *spans*, of which most files of a refresh have few; one batch is in memory beside them."""
+    dataset: ds.FileSystemDataset,
+    columns: Sequence[str],
+    spans: SpanSet,
+    time: str,
+    time_type: TimeType,
+    max_kept: int | None,
+) -> pa.Table | None:
+    """Return the rows in *spans*, of which most files of a refresh have few, or None if they are more than *max_kept*.
+
+    Some batches are in memory beside them.
+    """
     wanted = list(dict.fromkeys([*columns, time]))
     scanner = dataset.scanner(columns=wanted, batch_readahead=1, fragment_readahead=1)
     index, shape = SpanIndex.of(spans), scanner.projected_schema
-    gathered = (pa.Table.from_batches(batches, shape) for batches in _gathered(scanner.to_batches()))
-    parts = [rows_of_spans(rows, index, time, time_type) for rows in gathered]
+    parts: list[pa.Table] = []
+    kept = 0
+    for batches in _gathered(scanner.to_batches()):
+        parts.append(rows_of_spans(pa.Table.from_batches(batches, shape), index, time, time_type))
+        kept += parts[-1].num_rows
+        if max_kept is not None and kept > max_kept:
+            return None
     return (pa.concat_tables(parts) if parts else shape.empty_table()).select(list(columns))
 
 
@@ -266,7 +282,13 @@ def rows_of_spans(rows: _Rows, spans: SpanSet | SpanIndex, time: str, time_type:
 
 
 def _remembered(
-    shared: ReadTable, files: _Files, columns: Sequence[str], spans: SpanSet | None, time: str, time_type: TimeType
+    shared: ReadTable,
+    files: _Files,
+    columns: Sequence[str],
+    spans: SpanSet | None,
+    time: str,
+    time_type: TimeType,
+    max_kept: int | None,
 ) -> pa.Table | None:
     """Return the rows of some files, of which a block reads each once; None if Spark has to read them.
 
@@ -277,6 +299,7 @@ def _remembered(
         spans: Where rows are wanted; None for all.
         time: The time column.
         time_type: Its type.
+        max_kept: Maximum number of rows to return.
     """
     schema = files.rows.schema
     wanted = list(dict.fromkeys([*columns, time]))
@@ -306,7 +329,8 @@ def _remembered(
             shared.remember(key, pa.Table.from_batches(batches, scanner.projected_schema))
     if not parts:
         return pa.schema([schema.field(c) for c in columns]).empty_table()
-    return pa.concat_tables(parts).select(list(columns))
+    found = pa.concat_tables(parts).select(list(columns))
+    return None if max_kept is not None and found.num_rows > max_kept else found
 
 
 def files_inside(

@@ -46,8 +46,8 @@ class LocalExecutor(LocalReader):
     """Computes what is small and has local forms.
 
     Args:
-        rows: The most rows that are read for one refresh.
-        size: The most bytes of files that are read for one refresh.
+        rows: The most rows that are kept for one refresh; files with eight times as many are opened.
+        size: The most bytes of these rows; files of eight times as many are opened.
     """
 
     _known: dict[int, tuple[Definition, Forms | str]] = field(default_factory=dict)

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class LocalReader:
-    """Reads rows within bounds.
+    """Reads rows within bounds; rows of other buckets are skipped while files are read.
 
     Args:
-        rows: The most rows that are read for one refresh.
-        size: The most bytes of files that are read for one refresh.
+        rows: The most rows that are kept for one refresh; files with eight times as many are opened.
+        size: The most bytes of these rows; files of eight times as many are opened.
     """
 
     rows: int
@@ -66,9 +66,10 @@ class LocalReader:
             spans,
             time=at,
             time_type=time_type,
-            max_rows=self.rows,
-            max_bytes=self.size,
+            max_rows=OPENED * self.rows,
+            max_bytes=OPENED * self.size,
             is_exact=True,
+            max_kept=self.rows,
             within=within,
         )
         if found is None:

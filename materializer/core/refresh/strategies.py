@@ -271,7 +271,7 @@ def _recomputes(
 
 def _split_frozen(taken: Iterable[Entry], edge: int) -> tuple[dict[int, SpanSet], tuple[Entry, ...]]:
     """Return the spans to merge below the frozen boundary, by the version they reflect, and the entries above or to discard."""
-    frozen: dict[int, SpanSet] = {}
+    frozen: dict[int, list[Span]] = {}
     free: list[Entry] = []
     for entry in taken:
         below = None if entry.cause is Cause.RETIRED or edge == NEG_INF else entry.span & Span(NEG_INF, edge)
@@ -281,10 +281,10 @@ def _split_frozen(taken: Iterable[Entry], edge: int) -> tuple[dict[int, SpanSet]
         if entry.after is None:
             msg = f"[{below.start}, {below.end}) lies below the frozen bound and cannot be merged"
             raise ValueError(msg)
-        frozen[entry.after] = frozen.get(entry.after, SpanSet()) | SpanSet.of(below)
+        frozen.setdefault(entry.after, []).append(below)
         if above := entry.span & Span(edge, POS_INF):
             free.append(replace(entry, span=above))
-    return frozen, tuple(free)
+    return {after: SpanSet.union(spans) for after, spans in frozen.items()}, tuple(free)
 
 
 def _frozen_merge(after: int, spans: SpanSet, facts: Facts) -> Merge:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from materializer.core.refresh.invalidation import MAX_KEYS, Entry, Keys
-from materializer.core.time.spans import SpanSet
+from materializer.core.time.spans import Span, SpanSet
 from materializer.lake.capture.buckets import distinct_keys
 from materializer.lake.capture.context import CaptureContext
 from materializer.lake.keys import typed_column
@@ -52,11 +52,12 @@ def note_of_changes(
         columns: The columns that hold the keys.
         taken: What was dirty, with the changed keys where they are known.
     """
-    by_keys: dict[Keys, SpanSet] = defaultdict(SpanSet)
+    parts: dict[Keys, list[Span]] = defaultdict(list)
     for entry in taken:
         part = SpanSet.of(entry.span) & spans
         if entry.keys is not None and part:
-            by_keys[entry.keys] |= part
+            parts[entry.keys] += part
+    by_keys = {keys: SpanSet.union(part) for keys, part in parts.items()}
     changed: dict[str, Any] = {"column": column, "spans": spans.at_most(most).as_json()}
     size = sum(len(keys) * max(len(part.spans), 1) for keys, part in by_keys.items())
     if columns and by_keys and size <= MOST and len(spans.spans) <= most:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from materializer.config import Config
-from materializer.core.refresh.plan import Estimate, ExecutorKind
+from materializer.core.refresh.plan import OPENED, Estimate, ExecutorKind
 from materializer.core.refresh.price import RATES
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
 from materializer.errors import MaterializerError
@@ -110,8 +110,8 @@ class FeedLimit:
         is_local = (
             config.executor != "spark"
             and self.engine in {"", *ENGINES}
-            and raw.rows <= config.local_rows
-            and raw.bytes <= config.local_bytes
+            and raw.rows <= OPENED * config.local_rows
+            and raw.bytes <= OPENED * config.local_bytes
             and self.is_readable()
         )
         rates = RATES[ExecutorKind.LOCAL if is_local else ExecutorKind.SPARK]

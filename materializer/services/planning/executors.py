@@ -41,10 +41,9 @@ def chosen(
         return ExecutorKind.SPARK, "the settings say so" if wanted == "spark" else "nothing else is there"
     reason = _why_not(aggregate, plan, work, local)
     if not reason:
-        return (
-            ExecutorKind.LOCAL,
-            f"it reads {plan.estimate.rows:,} rows, and up to {local.rows:,} are computed here",
-        )
+        rows, likely = plan.estimate.rows, plan.estimate.likely_rows
+        what = f"reads {rows:,} rows" if rows <= local.rows else f"needs about {likely:,} of {rows:,} rows"
+        return ExecutorKind.LOCAL, f"it {what}, and up to {local.rows:,} are computed here"
     if wanted == "local":
         raise NotLocalError(
             f"'{aggregate.name}' cannot be computed without Spark: {reason}", hint="leave the choice to 'auto'"
@@ -54,12 +53,14 @@ def chosen(
 
 def _why_not(aggregate: Aggregate, plan: Plan, work: Work | None, local: LocalExecutor) -> str:
     rows, size = plan.estimate.rows, plan.estimate.bytes
-    # rows of other keys are skipped while files are read, and never in memory together
-    skips = OPENED if work is not None and work.only is not None else 1
-    if rows > skips * local.rows:
-        return f"it reads {rows:,} rows, and up to {skips * local.rows:,} are computed here"
-    if size > skips * local.size:
-        return f"it reads {size:,} bytes, and up to {skips * local.size:,} are computed here"
+    # rows of other buckets and keys are skipped while files are read, and never in memory together
+    is_by_key = work is not None and work.only is not None
+    if plan.estimate.likely_rows > local.rows and not is_by_key:
+        return f"it reads {plan.estimate.likely_rows:,} rows, and up to {local.rows:,} are computed here"
+    if rows > OPENED * local.rows:
+        return f"it opens files of {rows:,} rows, and up to {OPENED * local.rows:,} are opened here"
+    if size > OPENED * local.size:
+        return f"it opens files of {size:,} bytes, and up to {OPENED * local.size:,} are opened here"
     if plan.lane is Lane.SPARK:
         return "its result may be larger than what the driver holds"
     if aggregate.source.name:

@@ -15,6 +15,7 @@ from materializer.core.refresh.invalidation import MAX_KEYS, Cause, Entry, Inval
 from materializer.core.refresh.plan import (
     BY_KEY,
     MAX_SPANS,
+    OPENED,
     RETRACT,
     ExecutorKind,
     Lane,
@@ -38,7 +39,7 @@ from materializer.services.observe import frozen_bound, stored_extent
 from materializer.services.observe.observe import Observation, applied, estimate_of
 from materializer.services.planning import runs
 from materializer.services.planning.runs import Request
-from materializer.services.protocol.decision import Decision, RunNote
+from materializer.services.protocol.decision import Decision, Run, RunNote
 from materializer.services.protocol.process import OwnTableHead, Which
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ MAX_SHRINK: Final = 8
 RECENT: Final = 10
 WHOLE: Final = 1 << 62
 """An engine's window is one run unless it is cut by hand: results reach beyond what a run would hold."""
+LOCAL_RUNS: Final = 8
+"""Most runs of this process that take the place of one on Spark, which would have to be started, and takes three times as long for a row."""
 ENOUGH_ROWS: Final = 1_000
 """Recomputes of fewer rows say little about the next one."""
 
@@ -184,14 +187,7 @@ class RunPlanner:
         facts = self._priced(self._facts(state, raw, stored, self.observation.stale(dirty, heads)), stored, known)
         dirt = self._dirt(state, SpanSet.of(window))
         dirty_spans = SpanSet.union(e.span for e in dirty)
-        run = runs.first_run(
-            replace(self.request.options, run_rows=self._run_rows(state) if self.of_engine is None else WHOLE),
-            window,
-            dirt,
-            self.observation.aggregate.definition.grid,
-            present=facts.present(dirty_spans),
-            rows_in=raw.rows_in,
-        )
+        run = self._first_run(state, window, dirt, facts.present(dirty_spans), raw)
         taken = self._dirt(state, SpanSet.of(run.window)).entries
         if len(taken) < MAX_SPANS or not any(e.cause is Cause.REPAIRED for e in state.uncomputable):
             # else one commit would replace what lies between, and only the output knows what that is; they wait for the next
@@ -338,6 +334,37 @@ class RunPlanner:
             step=rates.step * known.factor(executor),
             copy=copy,
             write=write,
+        )
+
+    def _first_run(
+        self, state: AggregateState, window: Span, dirt: InvalidationLog, present: SpanSet, raw: Extent
+    ) -> Run:
+        """Return the next run: one that this process can compute, where a few of them take the place of one on Spark."""
+        grid, options = self.observation.aggregate.definition.grid, self.request.options
+
+        def cut(rows: int) -> Run:
+            return runs.first_run(
+                replace(options, run_rows=rows), window, dirt, grid, present=present, rows_in=raw.rows_in
+            )
+
+        rows = self._run_rows(state) if self.of_engine is None else WHOLE
+        local = self._local if self.of_engine is None and not options.run_buckets else None
+        dirty = dirt.spans & present
+        if local is None or not local.rows < raw.rows_in(dirty) <= LOCAL_RUNS * local.rows or self._is_left_to_spark():
+            return cut(rows)
+        run = cut(min(rows, round(ROOM * local.rows)))
+        reads = estimate_of(raw, dirty & SpanSet.of(run.window))
+        fits = reads.rows <= OPENED * local.rows and reads.bytes <= OPENED * local.size
+        return run if fits else cut(rows)  # large files would be opened in each run
+
+    def _is_left_to_spark(self) -> bool:
+        """Whether Spark computes the aggregate, however few rows are read."""
+        aggregate = self.observation.aggregate
+        asked = self.request.options.executor or self._config.executor
+        return (
+            asked == "spark"
+            or self._local is None
+            or bool(aggregate.source.name or self._local.why_not(aggregate.definition))
         )
 
     def _run_rows(self, state: AggregateState) -> int:

@@ -10,6 +10,7 @@ from typing import Final
 
 from materializer.core.refresh.plan import (
     MAX_SPANS,
+    OPENED,
     Estimate,
     ExecutorKind,
     Merge,
@@ -50,13 +51,14 @@ def pricing(
 
     Args:
         prices: The prices in the lake.
-        local_rows: Rows that this process may read.
-        local_bytes: Bytes of files that it may read.
+        local_rows: Rows that this process may keep; it opens files with eight times as many.
+        local_bytes: Bytes of these rows; it opens files of eight times as many.
         picked: Rows of files from which the driver picks some itself.
     """
 
     def price(strategy: str, estimate: Estimate, spans: SpanSet) -> float:
-        is_local = estimate.rows <= local_rows and estimate.bytes <= local_bytes
+        opens = estimate.rows <= OPENED * local_rows and estimate.bytes <= OPENED * local_bytes
+        is_local = opens and estimate.likely_rows <= local_rows
         executor = ExecutorKind.LOCAL if is_local else ExecutorKind.SPARK
         return prices.reading(executor, strategy, estimate, _named(spans, estimate, picked))
 

@@ -139,6 +139,29 @@ def test_work_grows_with_the_spans(tmp_path: Path, change: str) -> None:
     assert many < 8 * few
 
 
+@pytest.mark.parametrize("files", [1, 12])
+def test_what_is_more_than_one_run_of_the_process_is_some_runs(tmp_path: Path, files: int) -> None:
+    """
+    More rows than the process keeps at a time are computed in a few runs, whether they lie in one file or in many.
+    """
+    lake = LocalLake(tmp_path, rows=1_500, size=1 << 28)
+    rows = [(i * HOUR + j, i) for i in range(HOURS // 2) for j in range(EACH)]
+    each_file = len(rows) // files
+    for first in range(0, each_file * files, each_file):
+        lake.add(*rows[first : first + each_file])
+    lake.apply(view("hourly", each("1 hour"), measure="sum(v) AS v, count(*) AS n"))
+
+    first = lake.opened.refresh("hourly")
+    DeltaTable(str(tmp_path / "raw")).update(predicate="v % 2 = 0", updates={"v": "v + 1000000"})
+    again = lake.opened.refresh("hourly", strategy="recompute")
+
+    for done in (first, again):
+        assert {"local"} == {run.report.executor for run in done.runs}
+        assert all(run.report.rows_read <= 1_500 for run in done.runs)
+        assert sum(run.report.rows_read for run in done.runs) <= len(rows)
+    assert raw(lake) == published(lake)
+
+
 class Broken(LocalExecutor):
     """An executor with a bug."""
 

@@ -101,12 +101,13 @@ def _states(state: AggregateState, status: Status, extent: Span, coming: SpanSet
     conflicts: dict[str, SpanSet] = {}
     for at, why in status.stuck:
         conflicts[why] = conflicts.get(why, SpanSet()) | SpanSet.of(at)
-    causes: dict[tuple[str, str], SpanSet] = {}
+    parts: dict[tuple[str, str], list[Span]] = {}
     dirty = dirty_below_newest(state)
     for entry in state.computable.entries:
         name = "new" if entry.cause is Cause.NEW else "dirty"
         why = _WORDS["new"] if entry.cause is Cause.NEW else _why(entry.cause, entry.keys, entry.after)
-        causes[name, why] = causes.get((name, why), SpanSet()) | (SpanSet.of(entry.span) & dirty)
+        parts.setdefault((name, why), []).extend(SpanSet.of(entry.span) & dirty)
+    causes = {cause: SpanSet.union(spans) for cause, spans in parts.items()}
     running = SpanSet.union(e.span for e in state.plan.taken) if state.plan else SpanSet()
     below = SpanSet.of(Span(NEG_INF, state.retired)) if state.retired != NEG_INF else SpanSet()
     frozen = SpanSet.of(Span(NEG_INF, state.frozen)) if state.frozen != NEG_INF else SpanSet()
