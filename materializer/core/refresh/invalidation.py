@@ -184,7 +184,7 @@ class InvalidationLog:
         """
         if len(self.entries) <= max_entries:
             return self
-        entries = tuple(_normalised(replace(e, keys=None) for e in self.entries))
+        entries = tuple(_normalised(e if e.keys is None else replace(e, keys=None) for e in self.entries))
         gaps = sorted(
             (b.span.start - a.span.end, i)
             for i, (a, b) in enumerate(itertools.pairwise(entries))
@@ -275,7 +275,7 @@ def _within(entry: Entry, span: Span) -> Entry:
 
 def _disjoint(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
     """Return entries as a sorted log without overlaps, by merging halves."""
-    if len(entries) <= 1:
+    if all(a.span.end <= b.span.start for a, b in itertools.pairwise(entries)):
         return entries
     middle = len(entries) // 2
     return tuple(_merged(_disjoint(entries[:middle]), _disjoint(entries[middle:])))
