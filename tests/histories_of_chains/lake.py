@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from materializer.adapters.memory.store import memory_stores
 from materializer.config import Config
+from materializer.core.aggregates.decompose import decompose
 from materializer.core.compiled.definition import Definition
 from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.spans import SpanSet
@@ -32,9 +34,24 @@ SCHEMA: Final = pa.schema(
 )
 """The library leaves an updated row out of the change feed that is then equal to another row: an ``id`` keeps all different."""
 
+ORDERED: Final = re.compile(r"'o(\d+)', `(\w+)`")
+"""A column that decides the order of rows, in the text of a partial that selects a value."""
+
 
 class WithMeans(OfKeys):
-    """What Spark would say of the definitions here: an average and its sum are doubles."""
+    """What Spark would say of the definitions here: an average and its sum are doubles, a selected value lies beside its order."""
+
+    @property
+    def partial_schema(self) -> list[Field]:
+        """A value that is selected by the order of rows is in a struct with the columns that decide."""
+        builds = {p.name: p.build for p in decompose(self.spec).partials}
+        return [Field(f.name, self._selected(builds[f.name]) or f.dataType) for f in super().partial_schema]
+
+    def _selected(self, build: str) -> Kind | None:
+        if order := ORDERED.findall(build):
+            return Kind(f"struct<{','.join(f'o{i}:{self.kinds[name]}' for i, name in order)},v:bigint>")
+        of_partials = self.kinds.get(build[4:-1], "")  # min(…) or max(…)
+        return Kind(of_partials) if of_partials.startswith("struct") else None
 
     @property
     def output_schema(self) -> list[Field]:
@@ -71,11 +88,17 @@ class Analyst(Keyed):
 
 
 class Chains(LocalLake):
-    """A lake over one raw table with a change feed and two keys, which a new process may open again."""
+    """A lake over one raw table with two keys, which a new process may open again.
 
-    def __init__(self, root: Path) -> None:
-        tables.create(root / "events", SCHEMA)
-        super().__init__(root, engine=Analyst())
+    Args:
+        root: Its folder.
+        feed: Whether the raw table has a change feed.
+        config: Settings of the lake; by default those by which rows decide.
+    """
+
+    def __init__(self, root: Path, *, feed: bool = True, config: Config | None = None) -> None:
+        tables.create(root / "events", SCHEMA, feed=feed)
+        super().__init__(root, engine=Analyst(), config=config)
         self.stores = memory_stores()
         self.reopened()
 
