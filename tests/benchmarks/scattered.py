@@ -36,9 +36,10 @@ LAW: Final = (1.2, 0.5)
 """The factor and the seconds of the law."""
 SCATTERED: Final = (10, 300, 1_500, 5_000, 50_000)
 
+KEYED: Final = "sums by key"
 BY_KEY: Final = "time_bucket('1 hour', ts) AS at, k"
 AGGREGATES: Final[Mapping[str, str]] = {
-    "sums by key": f"{BY_KEY}, sum(v) AS v, count(*) AS n",
+    KEYED: f"{BY_KEY}, sum(v) AS v, count(*) AS n",
     "bars": "time_bucket('15 minutes', ts) AS at, first(x) AS open, max(x) AS high, last(x) AS close, count(*) AS n",
     "where": "time_bucket('1 hour', ts) AS at, sum(v) AS v, count(*) AS n",
     "median": f"{BY_KEY}, median(v) AS middle, count(*) AS n",
@@ -46,6 +47,11 @@ AGGREGATES: Final[Mapping[str, str]] = {
     "distinct": "time_bucket('1 hour', ts) AS at, count(DISTINCT k) AS keys, avg(x) AS mean",
     "time zone": "time_bucket('1 day', ts, 'Europe/Berlin') AS at, k, sum(v) AS v, max(x) AS high",
 }
+BARS: Final = "minute bars"
+OTHERS: Final[Mapping[str, str]] = {
+    BARS: "time_bucket('1 minute', ts) AS at, k, first(x) AS open, max(x) AS high, min(x) AS low, last(x) AS close, sum(v) AS volume"
+}
+"""Aggregates of single shapes."""
 ENGINES: Final[Mapping[str, Mapping[str, Any]]] = {
     "sessions": {"engine": "session_window", "session_gap": "5 minutes", "measures": {"total": "sum(v)"}},
     "time series": {
@@ -122,7 +128,7 @@ class Cell:
             m.define("it", self.source, time="ts", keys=["k"], sequence="id", **ENGINES[self.aggregate])
             return m
         if self.aggregate == "roll-up":
-            m.apply(f"CREATE MATERIALIZED VIEW finer AS SELECT {AGGREGATES['sums by key']} FROM source GROUP BY 1, 2")
+            m.apply(f"CREATE MATERIALIZED VIEW finer AS SELECT {AGGREGATES[KEYED]} FROM source GROUP BY 1, 2")
             m.refresh("finer")
             m.apply(
                 "CREATE MATERIALIZED VIEW it AS SELECT time_bucket('1 day', at) AS day, k, rollup(v) AS v, rollup(n) AS n "
@@ -130,10 +136,9 @@ class Cell:
             )
             return m
         where = "WHERE v > 50" if self.aggregate == "where" else ""
-        keys = "1, 2" if ", k," in AGGREGATES[self.aggregate] else "1"
-        m.apply(
-            f"CREATE MATERIALIZED VIEW it AS SELECT {AGGREGATES[self.aggregate]} FROM source {where} GROUP BY {keys}"
-        )
+        measures = (AGGREGATES | OTHERS)[self.aggregate]
+        keys = "1, 2" if ", k," in measures else "1"
+        m.apply(f"CREATE MATERIALIZED VIEW it AS SELECT {measures} FROM source {where} GROUP BY {keys}")
         return m
 
 
@@ -231,6 +236,17 @@ def _million_keys(cell: Cell) -> None:
     write_deltalake(cell.source, table, mode="append", configuration={"delta.enableChangeDataFeed": "true"})
 
 
+def _trades(cell: Cell) -> None:
+    """Write a source of 30 days with 100 keys, as many rows an hour as another."""
+    cell.length, cell.options.keys = 30 * DAY, 100
+    for i in range(30):
+        each = cell.options.rows // 30
+        table = rows(cell.rng, cell.options, each, START + i * DAY, DAY, i * each)
+        write_deltalake(
+            cell.source, table, mode="append", configuration={"delta.enableChangeDataFeed": "true"} if i == 0 else None
+        )
+
+
 def _history(refreshes: int) -> Callable[[Cell], None]:
     """Return what refreshes a lake many times, and then inserts scattered rows."""
 
@@ -244,21 +260,22 @@ def _history(refreshes: int) -> Callable[[Cell], None]:
     return change
 
 
-SHAPES: Final[Mapping[str, tuple[int, Callable[[Cell], None], Callable[[Cell], None]]]] = {
-    "3,000 partitions, 300 inserts": (0, _partitions, lambda cell: _like_source(cell, 300)),
-    "400 columns, 300 inserts": (12_000, _wide(400, 0), lambda cell: _like_source(cell, 300)),
-    "texts of 1 MB, 12 inserts": (240, _wide(0, 1_000_000), lambda cell: _like_source(cell, 12)),
-    "a million keys, 300 updates": (1_000_000, _million_keys, _update(300)),
-    "3,000 refreshes, 300 inserts": (0, Cell.fill, _history(3_000)),
+SHAPES: Final[Mapping[str, tuple[str, int, Callable[[Cell], None], Callable[[Cell], None]]]] = {
+    "3,000 partitions, 300 inserts": (KEYED, 0, _partitions, lambda cell: _like_source(cell, 300)),
+    "400 columns, 300 inserts": (KEYED, 12_000, _wide(400, 0), lambda cell: _like_source(cell, 300)),
+    "texts of 1 MB, 12 inserts": (KEYED, 240, _wide(0, 1_000_000), lambda cell: _like_source(cell, 12)),
+    "a million keys, 300 updates": (KEYED, 1_000_000, _million_keys, _update(300)),
+    "20 M rows, 20,000 inserts": (BARS, 20_000_000, _trades, _insert(20_000)),
+    "3,000 refreshes, 300 inserts": (KEYED, 0, Cell.fill, _history(3_000)),
 }
-"""Rows (0 as asked), how the source is written, and the change; each with the first aggregate alone."""
+"""The aggregate, rows (0 as asked), how the source is written, and the change."""
 
 
 def measured(options: argparse.Namespace, folder: Path, aggregate: str, change: str) -> dict[str, Any]:
     """Return what one cell comes to."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    count, fill, act = SHAPES.get(change) or (0, Cell.fill, CHANGES[change])
+    _, count, fill, act = SHAPES.get(change) or ("", 0, Cell.fill, CHANGES[change])
     options = argparse.Namespace(**(vars(options) | {"rows": count or options.rows}))
     cell = Cell(options, folder, aggregate)
     cell.feed = "no feed" not in change
@@ -302,9 +319,9 @@ def cells(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
         for aggregate in (*AGGREGATES, "roll-up", *ENGINES):
             if all(text in f"{aggregate}/{change}" for text in options.only or ()):
                 yield aggregate, change
-    for change in SHAPES:
-        if all(text in f"sums by key/{change}" for text in options.only or ()):
-            yield "sums by key", change
+    for change, (aggregate, *_) in SHAPES.items():
+        if all(text in f"{aggregate}/{change}" for text in options.only or ()):
+            yield aggregate, change
 
 
 def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
