@@ -410,13 +410,4 @@ def read_small_kept(
 def lies_in(times: Any, spans: SpanSet, time_type: TimeType) -> Any:
     """Return an Arrow column of booleans: whether each of *times* is in *spans*."""
     instants = instants_of(times, time_type)
-    is_inside = pa.chunked_array([pa.array([False] * len(instants), pa.bool_())])
-    for span in spans:
-        is_in_span = pc.and_(pc.greater_equal(instants, _clamped(span.start)), pc.less(instants, _clamped(span.end)))
-        is_inside = pc.or_(is_inside, is_in_span)
-    return is_inside
-
-
-def _clamped(instant: int) -> Any:
-    most = (1 << 63) - 1
-    return pa.scalar(max(-most, min(most, instant)), pa.int64())
+    return pc.and_(pa.array(inside(instants.fill_null(0), spans)), instants.is_valid())
