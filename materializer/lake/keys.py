@@ -115,10 +115,15 @@ def table_of(groups: Groups, kinds: Sequence[str]) -> pa.Table:
     """
     import pyarrow as pa
 
-    columns: dict[str, Any] = {FROM: pa.array([max(span.start, -(1 << 63)) for span, _ in groups], pa.int64())}
+    columns: dict[str, Any] = {FROM: pa.array([start_of(span) for span, _ in groups], pa.int64())}
     for i, kind in enumerate(kinds):
         columns[f"{KEY}{i}"] = typed_column([key[i] for _, key in groups], kind)
     return pa.table(columns)
+
+
+def start_of(span: Span) -> int:
+    """Return the first instant of a span that 64 bits hold."""
+    return max(span.start, -(1 << 63))
 
 
 def typed_column(values: Sequence[Any], kind: str) -> Any:

@@ -17,7 +17,7 @@ from materializer.core.refresh.plan import FEW_SPANS, MAX_SPANS
 from materializer.core.time.grid import FixedGrid, Grid
 from materializer.core.time.spans import Span, SpanSet
 from materializer.lake.extent import Extent
-from materializer.lake.keys import FROM
+from materializer.lake.keys import FROM, start_of
 
 _INT64: Final = Span(-(1 << 63), 1 << 63)
 _AT: Final = "materializer at"
@@ -79,7 +79,7 @@ class Parts:
     @classmethod
     def of(cls, spark: SparkSession, budget: Budget, grid: Grid, parts: Collection[Span]) -> Parts:
         """Return some spans as a relation."""
-        cut = [(max(p.start, _INT64.start), s) for p in parts if (s := p & _INT64)]
+        cut = [(start_of(p), s) for p in parts if (s := p & _INT64)]
         is_listed = _count(grid, parts) <= budget.listed
         if is_listed:
             starts = [_starts(grid, span) for _, span in cut]
