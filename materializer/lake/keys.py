@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 FROM: Final = "materializer from"
 """First instant of a group's buckets, in a table of groups."""
-UPTO: Final = "materializer upto"
-"""First instant after them."""
 KEY: Final = "materializer key "
 """How the columns of keys begin."""
 LONGEST: Final = 256
@@ -113,18 +111,19 @@ def table_of(groups: Groups, kinds: Sequence[str]) -> pa.Table:
         kinds: The Spark type of each key.
 
     Shape:
-        ``FROM`` and ``UPTO``: 64-bit instants, the second excluded. ``KEY`` with 0, 1, …: the keys.
+        ``FROM``: a 64-bit instant. ``KEY`` with 0, 1, …: the keys.
     """
     import pyarrow as pa
 
-    most = (1 << 63) - 1
-    columns: dict[str, Any] = {
-        FROM: pa.array([max(span.start, -most - 1) for span, _ in groups], pa.int64()),
-        UPTO: pa.array([min(span.end, most) for span, _ in groups], pa.int64()),
-    }
+    columns: dict[str, Any] = {FROM: pa.array([start_of(span) for span, _ in groups], pa.int64())}
     for i, kind in enumerate(kinds):
         columns[f"{KEY}{i}"] = typed_column([key[i] for _, key in groups], kind)
     return pa.table(columns)
+
+
+def start_of(span: Span) -> int:
+    """Return the first instant of a span that 64 bits hold."""
+    return max(span.start, -(1 << 63))
 
 
 def typed_column(values: Sequence[Any], kind: str) -> Any:

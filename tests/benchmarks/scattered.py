@@ -1,11 +1,10 @@
 """Benchmark: what a refresh costs beside the first materialization of its span, in every shape of change.
 
-    python -m tests.benchmarks.scattered [--rows 300000] [--days 360] [--keys 40] [--only TEXT…] [--budget SECONDS]
+python -m tests.benchmarks.scattered [--rows 300000] [--days 360] [--keys 40] [--only TEXT…] [--budget SECONDS]
+[--executor local|spark|auto]
 
-Each cell is one aggregate and one change of a new lake: the first materialization, the change, one refresh, and then the first
-materialization of a second lake over the changed source (*anew*). The law: a refresh takes at most 1.2 times as long as the longer of
-the two first ones, plus half a second. Told are the three times, rows read and written, and what was planned. Finished cells are in
-FOLDER/cells.jsonl; a call goes on with the others, so it can be stopped at any time.
+first, made = _timed(lambda: m.refresh("it", executor=options.executor))
+act(cell)
 """
 
 from __future__ import annotations
@@ -281,11 +280,11 @@ def measured(options: argparse.Namespace, folder: Path, aggregate: str, change: 
     cell.feed = "no feed" not in change
     fill(cell)
     m = cell.lake()
-    first, made = _timed(lambda: m.refresh("it"))
+    first, made = _timed(lambda: m.refresh("it", executor=options.executor))
     act(cell)
     if aggregate == "roll-up":
         m.refresh("finer")
-    again, done = _timed(lambda: m.refresh("it"))
+    again, done = _timed(lambda: m.refresh("it", executor=options.executor))
     found = {"aggregate": aggregate, "change": change, "first": first, "refresh": again}
     found |= {"first_" + k: v for k, v in _counted(made).items()} | _counted(done)
     if options.verify:
@@ -330,6 +329,10 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     file, until = folder / "cells.jsonl", time.monotonic() + options.budget
     known = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
     done = {(c["aggregate"], c["change"]) for c in known}
+    if options.executor == "spark":
+        small = argparse.Namespace(**{**vars(options), "rows": 10_000, "verify": False})
+        for change in ("300 inserts", "10 deletes"):
+            measured(small, folder / "warm", "sums by key", change)
     for aggregate, change in cells(options):
         if (aggregate, change) in done or time.monotonic() > until:
             continue
@@ -364,6 +367,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--only", nargs="+", help="cells whose 'aggregate/change' has each of these texts")
     parser.add_argument("--budget", type=float, default=1e9, help="begin no cell after so many seconds")
+    parser.add_argument(
+        "--executor", choices=("local", "spark", "auto"), help="what computes; by default as configured"
+    )
     parser.add_argument("--verify", action="store_true", help="compare each with plain Spark")
     report(reporting(parser), run, show)
 

@@ -34,6 +34,9 @@ WENT: Final = ("delete", "update_preimage")
 MAX_SPANS: Final = 64
 """Most spans that one commit replaces; a predicate with thousands of spans takes longer than copying the rows between them."""
 
+FEW_SPANS: Final = 8
+"""Most spans that a query names where more would hardly read less: Spark plans a query as long as the square of their number."""
+
 
 class Lane(StrEnum):
     """Where rows are computed and written: the driver reads and fetches few, many stay in Spark. It commits in both lanes."""

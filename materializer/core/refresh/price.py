@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
 
-from materializer.core.refresh.plan import BY_KEY, MAX_SPANS, Estimate, ExecutorKind
+from materializer.core.refresh.plan import BY_KEY, FEW_SPANS, Estimate, ExecutorKind
 
 ENOUGH: Final = 3
 """Refreshes from which a factor is learned."""
@@ -43,7 +43,7 @@ class Rates:
         begin: For a strategy, however little it reads: a change feed, or the groups that are computed.
         weight: How much dearer a row that a strategy aggregates is; a row of partials has more columns than a raw row.
         sifted: How much dearer a row that a strategy opens is; one of a wanted key is found by a join.
-        spans: For the square of the number of spans that a query of a strategy names, at most ``MAX_SPANS``.
+        spans: For the square of the number of spans that a query of a strategy names, at most ``FEW_SPANS``.
     """
 
     floor: float
@@ -66,7 +66,7 @@ class Rates:
             + estimate.rows * self.opened * self.sifted.get(strategy, 1.0)
             + estimate.bytes * self.byte
             + estimate.files * self.file
-            + min(spans, MAX_SPANS) ** 2 * self.spans.get(strategy, 0.0)
+            + min(spans, FEW_SPANS) ** 2 * self.spans.get(strategy, 0.0)
         )
 
 

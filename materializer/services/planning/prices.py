@@ -9,7 +9,6 @@ from itertools import islice
 from typing import Final
 
 from materializer.core.refresh.plan import (
-    MAX_SPANS,
     OPENED,
     Estimate,
     ExecutorKind,
@@ -111,8 +110,8 @@ def _computing(strategy: str) -> str:
 
 
 def _named(spans: SpanSet, estimate: Estimate, picked: int) -> int:
-    """Return how many spans a query on Spark names: none where the driver picks the rows of few spans itself."""
-    return 0 if estimate.rows <= picked and len(spans) <= MAX_SPANS else len(spans)
+    """Return how many spans a query on Spark names: none where the driver picks the rows itself."""
+    return 0 if estimate.rows <= picked else len(spans)
 
 
 def _has(stored: Extent, spans: SpanSet) -> bool:

@@ -17,7 +17,7 @@ from materializer.core.refresh.invalidation import ANY_ROWS, UNTOLD, Cause
 from materializer.core.refresh.plan import Plan
 from materializer.core.time.grid import Grid
 from materializer.core.time.instants import render
-from materializer.core.time.spans import SpanSet
+from materializer.core.time.spans import Span, SpanSet
 from materializer.errors import FewerRowsError
 from materializer.lake.computed import Computed, Fewer
 from materializer.services.aggregate import Aggregate
@@ -101,12 +101,12 @@ def _of_results(aggregate: Aggregate, engine: RowCounter, plan: Plan, computed: 
 def spans_by_gone(plan: Plan) -> dict[int, SpanSet]:
     """Return the guarded buckets of a plan, by how many rows of each were seen to go at most."""
     recomputed = plan.remade
-    found: dict[int, SpanSet] = {}
+    found: dict[int, list[Span]] = {}
     for entry in plan.taken:
         spans = SpanSet.of(entry.span) & recomputed
         if entry.cause in UNTOLD and spans and entry.gone < ANY_ROWS:
-            found[entry.gone] = found.get(entry.gone, SpanSet()) | spans
-    return found
+            found.setdefault(entry.gone, []).extend(spans)
+    return {gone: SpanSet.union(spans) for gone, spans in found.items()}
 
 
 def counts_gone(plan: Plan, grid: Grid, each: int | None) -> int | None:

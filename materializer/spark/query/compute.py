@@ -7,7 +7,7 @@ names of the definition. Every frame uses only the public DataFrame API, so that
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, Final
@@ -24,7 +24,7 @@ from materializer.core.compiled.definition import SLICE, Definition, key_column,
 from materializer.core.spec.table_names import in_sql
 from materializer.core.time.spans import EVERYTHING, SpanSet
 from materializer.journal.events import SourceIdentity
-from materializer.lake.keys import FROM, KEY, UPTO, Within
+from materializer.lake.keys import FROM, KEY, Within
 from materializer.spark.query.catalogs import refuse_moved
 from materializer.spark.runtime.connect import is_connect
 from materializer.spark.runtime.failures import is_too_large
@@ -32,11 +32,13 @@ from materializer.spark.runtime.jvm import death_behind
 
 FINAL: Final = "f_"
 AT: Final = "materializer at"
-"""Scratch column: the start of a row's bucket as an instant."""
+"""How the scratch columns of keys begin."""
 PASSES: Final = "f_kept"
 """Column of a combined frame: whether HAVING accepts the group."""
 METRICS: Final = "metrics"
 """Name of what a query observes on its way; see :func:`metrics_of`."""
+MOST_VALUES: Final = 64
+"""Most values of a key that a query names; of more, it names the smallest and the largest."""
 SKIPPED_BY: Final = frozenset({"string", "boolean", "tinyint", "smallint", "int", "bigint"})
 """Types of key columns that are compared with literals, so that Delta skips files."""
 
@@ -124,39 +126,40 @@ def relevant_rows(definition: Definition, frame: DataFrame, spans: SpanSet) -> D
     return frame.where(spec.where) if spec.where else frame
 
 
-def only_buckets(definition: Definition, rows: DataFrame, starts: DataFrame, spans: SpanSet) -> DataFrame:
-    """Return the source rows whose bucket starts at one of *starts*; for dirt in too many spans for a predicate."""
-    start = bucket_start_sql(definition.grid, quoted(definition.spec.time_column), spans)
-    at = sf.expr(instant_of_sql(start, definition.time_type))
-    return rows.withColumn(AT, at).join(sf.broadcast(starts), AT, "left_semi").drop(AT)
+def bucket_of(definition: Definition, inside: SpanSet) -> str:
+    """Return SQL of the start of the bucket of a source row with a time in *inside*, as an instant."""
+    start = bucket_start_sql(definition.grid, quoted(definition.spec.time_column), inside)
+    return instant_of_sql(start, definition.time_type)
 
 
-def except_buckets(definition: Definition, partials: DataFrame, starts: DataFrame) -> DataFrame:
-    """Return the partial rows whose bucket starts at none of *starts*."""
-    at = sf.expr(instant_of_sql(SLICE, definition.time_type))
-    return partials.withColumn(AT, at).join(sf.broadcast(starts), AT, "left_anti").drop(AT)
+def slice_of(definition: Definition) -> str:
+    """Return SQL of the start of the bucket of a partial row, as an instant."""
+    return instant_of_sql(SLICE, definition.time_type)
 
 
 def only_groups(definition: Definition, rows: DataFrame, groups: DataFrame) -> DataFrame:
-    """Return the source rows of some groups, given as a :func:`materializer.lake.keys.table_of` them."""
-    columns = {AT: instant_of_sql(quoted(definition.spec.time_column), definition.time_type)}
-    columns |= {f"{AT} {i}": key.sql for i, key in enumerate(definition.spec.keys)}
+    """Return the source rows of some groups.
+
+    Args:
+        definition: The definition.
+        rows: Source rows, with the start of their part.
+        groups: A :func:`materializer.lake.keys.table_of` the groups.
+    """
+    columns = {f"{AT} {i}": key.sql for i, key in enumerate(definition.spec.keys)}
     placed = rows.select("*", *[sf.expr(sql).alias(name) for name, sql in columns.items()])
-    found = placed.join(sf.broadcast(groups), _is_of_group([f"{AT} {i}" for i in range(len(columns) - 1)]), "left_semi")
-    return found.drop(*columns)
+    return placed.join(sf.broadcast(groups), _is_of_group(placed, groups, columns), "left_semi").drop(FROM, *columns)
 
 
 def except_groups(definition: Definition, partials: DataFrame, groups: DataFrame) -> DataFrame:
-    """Return the partial rows that are of none of some groups."""
-    placed = partials.withColumn(AT, sf.expr(instant_of_sql(SLICE, definition.time_type)))
-    condition = _is_of_group(definition.group_columns[1:])
-    return placed.join(sf.broadcast(groups), condition, "left_anti").drop(AT)
+    """Return the partial rows, with the start of their part, that are of none of some groups."""
+    condition = _is_of_group(partials, groups, definition.group_columns[1:])
+    return partials.join(sf.broadcast(groups), condition, "left_anti").drop(FROM)
 
 
-def _is_of_group(keys: Sequence[str]) -> Column:
-    tests = [f"{quoted(AT)} >= {quoted(FROM)}", f"{quoted(AT)} < {quoted(UPTO)}"]
-    tests += [f"{quoted(key)} <=> {quoted(f'{KEY}{i}')}" for i, key in enumerate(keys)]
-    return sf.expr(" AND ".join(tests))
+def _is_of_group(rows: DataFrame, groups: DataFrame, keys: Iterable[str]) -> Column:
+    """Return the condition that joins a row with its group: by equality alone, else each row would be compared with each group."""
+    pairs = [(FROM, FROM), *((key, f"{KEY}{i}") for i, key in enumerate(keys))]
+    return reduce(Column.__and__, [rows[quoted(a)].eqNullSafe(groups[quoted(b)]) for a, b in pairs])
 
 
 def with_values(definition: Definition, rows: DataFrame, within: Within) -> DataFrame:
@@ -164,8 +167,9 @@ def with_values(definition: Definition, rows: DataFrame, within: Within) -> Data
     types = dict(definition.spec.read_types)
     for name, values in within.items():
         if types.get(name) in SKIPPED_BY:
-            column = sf.col(quoted(name))
-            is_wanted = column.isin(sorted(v for v in values if v is not None))
+            column, known = sf.col(quoted(name)), sorted(v for v in values if v is not None)
+            # each value that is named is a call into the JVM, and the rows are joined with their groups anyway
+            is_wanted = column.isin(known) if len(known) <= MOST_VALUES else column.between(known[0], known[-1])
             rows = rows.where(is_wanted | column.isNull() if None in values else is_wanted)
     return rows
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from typing import Final
 
@@ -14,14 +15,15 @@ from materializer.core.aggregates.layout import SIGN
 from materializer.core.compiled.bucket_sql import spans_sql
 from materializer.core.compiled.definition import SLICE, Definition
 from materializer.core.compiled.rolled_up import merged_from
-from materializer.core.refresh.plan import CAME, INSERTED, MAX_SPANS, WENT, Lane, Merge, Plan, Retract, RollUp
-from materializer.core.time.spans import Span, SpanSet
+from materializer.core.refresh.plan import CAME, FEW_SPANS, INSERTED, WENT, Lane, Merge, Plan, Retract, RollUp
+from materializer.core.time.spans import EVERYTHING, Span, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.lake.capture.changed_rows import with_images
-from materializer.lake.keys import FROM, KEY, UPTO, Within, table_of, wanted
-from materializer.lake.local_read import read_small_changes
+from materializer.lake.extent import files
+from materializer.lake.keys import FROM, KEY, Within, table_of, wanted
+from materializer.lake.local_read import read_small_changes, rows_of_spans
+from materializer.spark.query import buckets, read_small
 from materializer.spark.query import compute as c
-from materializer.spark.query import read_small
 from materializer.spark.query.shared_changes import shared_changes
 
 _TOO_FEW: Final = "more rows went than the stored partials count"
@@ -38,43 +40,40 @@ def parts_of(
 ) -> tuple[list[DataFrame], list[Observation]]:
     """Return frames whose union is all partials of the plan's buckets and of the clean buckets between them."""
     raw, keyed, merges, gone = plan.recomputed, plan.keyed, plan.merges, plan.discarded
-    starts = _starts(spark, budget, definition, raw)
-    groups = _groups(spark, definition, plan) if keyed else None
+    groups = _Groups.of(spark, budget, definition, plan) if keyed else None
     parts, observations = [], []
     if raw:
-        rows, seen = _raw(spark, budget, definition, source, plan, raw, starts, hull)
+        rows, inside = _inside(spark, budget, definition, source, plan, raw, hull)
+        observed, seen = c.observed(rows, "recompute")
         observations.append(seen)
-        parts.append(rows)
+        parts.append(c.build(definition, observed, inside, unobserved=rows))
     for finer in plan.rollups:
         rows, seen = _rolled_up(spark, budget, definition, finer, few=plan.lane is Lane.DRIVER)
         observations.append(seen)
         parts.append(rows)
     if groups is not None:
-        around, values = keyed.at_most(MAX_SPANS), _values(definition, plan)
-        rows = _around(spark, budget, definition, source, plan, around, values)
-        rows, inside = _of_groups(definition, rows, groups, around, values, hull)
+        rows, inside = _of_groups(spark, budget, definition, source, plan, groups, hull)
         rows, seen = c.observed(rows, "recompute_keys")
         observations.append(seen)
         parts.append(c.build(definition, rows, inside))
-    done = SpanSet.union(s for step in plan.rollups for s in step.spans) | gone
     if merges or plan.retracts or plan.replaced != plan.remade:
-        spans = plan.replaced - done if starts is not None else plan.replaced - raw - done
-        stored = stored_rows(spark, budget, definition, partials_path, plan, spans)
-        stored = c.kept_partials(definition, stored, spans)
-        stored = stored if starts is None else c.except_buckets(definition, stored, starts)
-        stored = stored if groups is None else c.except_groups(definition, stored, groups)
+        spans = plan.replaced - plan.remade - gone
+        stored = _stored(spark, budget, definition, partials_path, plan, spans)
+        if groups is not None:
+            placed = groups.parts.joined(stored, c.slice_of(definition), "left")
+            stored = c.except_groups(definition, placed, groups.frame)
         went: list[DataFrame] = []
         came = [stored]
         read: list[tuple[Merge | Retract, Sequence[str], list[DataFrame]]] = [(s, INSERTED, came) for s in merges]
         for step in plan.retracts:
             read += [(step, CAME, came), (step, WENT, went)]
         for i, (change, images, built) in enumerate(read):
-            changed = _changed(spark, budget, definition, source, change.after, plan.source_version, images)
-            rows, seen = c.observed(c.relevant_rows(definition, changed, change.spans), f"changed_{i}")
-            observations.append(seen)
-            inside = change.spans
+            inside = change.spans.at_most(FEW_SPANS)
             if hull is not None and not all(s.is_bounded for s in change.spans):
-                inside = change.spans & SpanSet.of(hull)  # not always: merged rows may be gone from the source
+                inside &= SpanSet.of(hull)  # not always: merged rows may be gone from the source
+            changed = _changed(spark, budget, definition, source, change, plan.source_version, images, inside)
+            rows, seen = c.observed(changed, f"changed_{i}")
+            observations.append(seen)
             built.append(c.build(definition, rows, inside))
         if went:
             parts.append(_subtracted(definition, came, went))
@@ -107,9 +106,33 @@ def only_raw(
 ) -> tuple[DataFrame, SpanSet] | None:
     """Return the source rows of a plan, and spans around their times; None if it needs more than raw rows."""
     raw = plan.recomputed
-    if not raw or plan.merges or plan.retracts or plan.replaced != raw or len(raw) > MAX_SPANS:
+    if not raw or plan.merges or plan.retracts or plan.replaced != raw:
         return None
-    return _inside(definition, _around(spark, budget, definition, source, plan, raw), raw, None, hull)
+    return _inside(spark, budget, definition, source, plan, raw, hull)
+
+
+def _inside(
+    spark: SparkSession,
+    budget: Budget,
+    definition: Definition,
+    source: SourceIdentity,
+    plan: Plan,
+    spans: SpanSet,
+    hull: Span | None,
+    *,
+    whole_rows: bool = False,
+) -> tuple[DataFrame, SpanSet]:
+    """Return the source rows that count in some buckets, and spans around their times; see :func:`_around`."""
+    rows, spans, around = _around(spark, budget, definition, source, plan, spans, whole_rows=whole_rows)
+    inside = _in_hull(around, hull)
+    start = c.bucket_of(definition, inside)
+    return buckets.only(spark, budget, definition.grid, rows, start, spans, around), inside
+
+
+def _in_hull(spans: SpanSet, hull: Span | None) -> SpanSet:
+    """Return few spans around the times of rows in *spans*."""
+    few = spans.at_most(FEW_SPANS)
+    return few & SpanSet.of(hull) if hull else few
 
 
 def _around(
@@ -120,28 +143,37 @@ def _around(
     plan: Plan,
     spans: SpanSet,
     within: Within | None = None,
-) -> DataFrame:
-    """Return at least the source rows in *spans* with the values of *within*."""
-    if plan.lane is Lane.DRIVER:
-        return read_small.raw_rows(spark, budget, definition, source, plan.source_version, spans, within)
-    return c.read_version(spark, source, plan.source_version)
+    *,
+    whole_rows: bool = False,
+) -> tuple[DataFrame, SpanSet, SpanSet]:
+    """Return the source rows that count around some buckets, the buckets that have rows, and the spans of the rows.
 
-
-def _raw(
-    spark: SparkSession,
-    budget: Budget,
-    definition: Definition,
-    source: SourceIdentity,
-    plan: Plan,
-    raw: SpanSet,
-    starts: DataFrame | None,
-    hull: Span | None,
-) -> tuple[DataFrame, Observation]:
-    around = raw if starts is None else raw.at_most(MAX_SPANS)
-    rows = _around(spark, budget, definition, source, plan, around)
-    rows, inside = _inside(definition, rows, around, starts, hull)
-    observed, seen = c.observed(rows, "recompute")
-    return c.build(definition, observed, inside, unobserved=rows), seen
+    Args:
+        spark: The session.
+        budget: What the driver holds.
+        definition: The definition to compute.
+        source: The source.
+        plan: The plan.
+        spans: The buckets.
+        within: Rows with other values are not wanted.
+        whole_rows: Whether the rows have all columns of the source, also those that the definition does not read.
+    """
+    version, is_driver = plan.source_version, plan.lane is Lane.DRIVER and not whole_rows
+    if is_driver:
+        picked = read_small.picked_raw(spark, budget, definition, source, version, spans, within)
+        if picked is not None:
+            return c.relevant_rows(definition, picked, SpanSet.of(EVERYTHING)), spans, spans
+    extent = None
+    if not isinstance(source, c.ComputedSource):
+        extent = files(source.path, version, definition.spec.time_column, definition.time_type)
+        spans = definition.grid.cover_set(extent.present(spans)) & spans
+    around = buckets.named_spans(spans, extent)
+    if is_driver:
+        rows = read_small.opened_raw(spark, definition, source, version, around, within)
+    else:
+        rows = c.read_version(spark, source, version)
+    rows = c.relevant_rows(definition, rows, around)
+    return (c.with_values(definition, rows, within) if within else rows), spans, around
 
 
 def _rolled_up(
@@ -149,55 +181,57 @@ def _rolled_up(
 ) -> tuple[DataFrame, Observation]:
     """Return the partials that are merged from those of a finer aggregate, and the count of these."""
     over = merged_from(definition, step.keys)
-    around = step.spans.at_most(MAX_SPANS)
-    rows = read_small.rows_inside(
-        spark,
-        budget,
-        step.path,
-        step.version,
-        dict(over.spec.read_types),
-        around,
-        few=few,
-        time_type=definition.time_type,
-    )
-    observed, seen = c.observed(c.relevant_rows(over, rows, around), "roll_up")
-    built = c.build(over, observed, around)
-    if around != step.spans:
-        built = built.where(spans_sql(SLICE, step.spans, definition.time_type))
-    return built, seen
+    types = dict(over.spec.read_types)
+    rows, spans, around = _slices(spark, budget, definition, step.path, step.version, types, step.spans, few=few)
+    inside = around.at_most(FEW_SPANS)
+    rows = c.relevant_rows(over, rows, SpanSet.of(EVERYTHING))
+    rows = buckets.only(spark, budget, over.grid, rows, c.bucket_of(over, inside), spans, around)
+    observed, seen = c.observed(rows, "roll_up")
+    return c.build(over, observed, inside), seen
 
 
-def _inside(
-    definition: Definition, rows: DataFrame, around: SpanSet, starts: DataFrame | None, hull: Span | None
-) -> tuple[DataFrame, SpanSet]:
-    """Return the source rows that count, and spans around their times."""
-    inside = around & SpanSet.of(hull) if hull else around
-    rows = c.relevant_rows(definition, rows, around)
-    return (rows if starts is None else c.only_buckets(definition, rows, starts, inside)), inside
+@dataclass(frozen=True, slots=True)
+class _Groups:
+    """The groups that are computed of buckets of which not all are.
 
+    Args:
+        frame: The groups, by the start of their part and their key.
+        parts: The parts of time with groups.
+        values: The values of their keys, by the source columns that hold them.
+    """
 
-def _groups(spark: SparkSession, definition: Definition, plan: Plan) -> DataFrame:
-    """Return the groups that are computed of buckets of which not all are."""
-    rows = table_of(plan.groups, definition.key_types)
-    types = {FROM: "bigint", UPTO: "bigint"} | {f"{KEY}{i}": kind for i, kind in enumerate(definition.key_types)}
-    return c.frame_of(spark, rows, types)
+    frame: DataFrame
+    parts: buckets.Parts
+    values: Within
 
-
-def _values(definition: Definition, plan: Plan) -> Within:
-    return wanted(definition, [key for _, key in plan.groups])
+    @classmethod
+    def of(cls, spark: SparkSession, budget: Budget, definition: Definition, plan: Plan) -> _Groups:
+        """Return the groups of a plan."""
+        groups = plan.groups
+        types = {FROM: "bigint"} | {f"{KEY}{i}": kind for i, kind in enumerate(definition.key_types)}
+        return cls(
+            c.frame_of(spark, table_of(groups, definition.key_types), types),
+            buckets.Parts.of(spark, budget, definition.grid, plan.parts_of_groups),
+            wanted(definition, [key for _, key in groups]),
+        )
 
 
 def _of_groups(
+    spark: SparkSession,
+    budget: Budget,
     definition: Definition,
-    rows: DataFrame,
-    groups: DataFrame,
-    around: SpanSet,
-    values: Within,
+    source: SourceIdentity,
+    plan: Plan,
+    groups: _Groups,
     hull: Span | None,
+    *,
+    whole_rows: bool = False,
 ) -> tuple[DataFrame, SpanSet]:
-    """Return the source rows of the groups that are computed, and spans around their times."""
-    rows, inside = _inside(definition, rows, around, None, hull)
-    return c.only_groups(definition, c.with_values(definition, rows, values), groups), inside
+    """Return the source rows of the groups that are computed, and spans around their times; see :func:`_around`."""
+    rows, _, around = _around(spark, budget, definition, source, plan, plan.keyed, groups.values, whole_rows=whole_rows)
+    inside = _in_hull(around, hull)
+    placed = groups.parts.joined(rows, c.bucket_of(definition, inside), "inner")
+    return c.only_groups(definition, placed, groups.frame), inside
 
 
 def source_rows(
@@ -216,33 +250,25 @@ def source_rows(
     Shape:
         The columns of the source.
     """
-    raw = plan.recomputed
-    starts = _starts(spark, budget, definition, raw)
-    around = raw if starts is None else raw.at_most(MAX_SPANS)
     # a quality suite may also check columns that no measure reads
-    every = c.read_version(spark, source, plan.source_version)
-    rows, _ = _inside(definition, every, around, starts, hull)
-    parts = [rows] if raw else []
+    rows, _ = _inside(spark, budget, definition, source, plan, plan.recomputed, hull, whole_rows=True)
+    parts = [rows] if plan.recomputed else []
     if plan.keyed:
-        groups, keyed = _groups(spark, definition, plan), plan.keyed.at_most(MAX_SPANS)
-        parts.append(_of_groups(definition, every, groups, keyed, _values(definition, plan), hull)[0])
+        groups = _Groups.of(spark, budget, definition, plan)
+        parts.append(_of_groups(spark, budget, definition, source, plan, groups, hull, whole_rows=True)[0])
     for step in plan.merges:
         inserted = c.read_images(spark, source, step.after, plan.source_version, INSERTED)
-        parts.append(c.relevant_rows(definition, inserted, step.spans))
+        parts.append(_in_spans(spark, budget, definition, inserted, step.spans, step.spans.at_most(FEW_SPANS)))
     return reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), parts or [rows.limit(0)])
 
 
-def _starts(spark: SparkSession, budget: Budget, definition: Definition, spans: SpanSet) -> DataFrame | None:
-    """Return the bucket starts of *spans* if the spans, but not the starts, are too many; else None, and spans around them are used."""
-    grid, starts, most = definition.grid, [], budget.listed
-    if len(spans) <= MAX_SPANS or sum(grid.count(s) if s.is_bounded else most for s in spans) >= most:
-        return None
-    for span in spans:
-        at = span.start
-        while at < span.end:
-            starts.append((at,))
-            at = grid.next(at)
-    return spark.createDataFrame(starts, f"`{c.AT}` bigint")
+def _in_spans(
+    spark: SparkSession, budget: Budget, definition: Definition, rows: DataFrame, spans: SpanSet, inside: SpanSet
+) -> DataFrame:
+    """Return the rows that count in some buckets; *inside* are spans around their times."""
+    around = spans.at_most(FEW_SPANS)
+    rows = c.relevant_rows(definition, rows, around)
+    return buckets.only(spark, budget, definition.grid, rows, c.bucket_of(definition, inside), spans, around)
 
 
 def _changed(
@@ -250,24 +276,60 @@ def _changed(
     budget: Budget,
     definition: Definition,
     source: SourceIdentity,
-    after: int,
+    change: Merge | Retract,
     upto: int,
     images: Sequence[str],
+    inside: SpanSet,
 ) -> DataFrame:
-    """Return some images of the rows changed in (after, upto]."""
+    """Return some images of the changed rows that count in the buckets of a step; *inside* are spans around their times."""
     types = dict(definition.spec.read_types)
     few = None
     if not source.name:  # a name is read by Spark, after the catalog was asked for it
         most = {"max_rows": budget.changed, "max_bytes": budget.bytes}
-        few = read_small_changes(source.path, after, upto, list(types), **most)
+        few = read_small_changes(source.path, change.after, upto, list(types), **most)
     if few is None:
-        return c.of_images(shared_changes(spark, source, after, upto), images)
-    return c.frame_of(spark, with_images(few, images).select(list(types)), types)
+        changed = c.of_images(shared_changes(spark, source, change.after, upto), images)
+        return _in_spans(spark, budget, definition, changed, change.spans, inside)
+    few = rows_of_spans(with_images(few, images), change.spans, definition.spec.time_column, definition.time_type)
+    return c.relevant_rows(definition, c.frame_of(spark, few.select(list(types)), types), SpanSet.of(EVERYTHING))
+
+
+def _stored(
+    spark: SparkSession, budget: Budget, definition: Definition, path: str, plan: Plan, spans: SpanSet
+) -> DataFrame:
+    """Return the stored partials of some buckets, as they were when the plan was made."""
+    types, version, few = dict(definition.partial_columns), plan.partials.version, plan.lane is Lane.DRIVER
+    rows, spans, around = _slices(spark, budget, definition, path, version, types, spans, few=few)
+    rows = buckets.only(spark, budget, definition.grid, rows, c.slice_of(definition), spans, around)
+    return rows.select(*definition.group_columns, *[p.name for p in definition.layout.partials])
+
+
+def _slices(
+    spark: SparkSession,
+    budget: Budget,
+    definition: Definition,
+    path: str,
+    version: int,
+    types: Mapping[str, str],
+    spans: SpanSet,
+    *,
+    few: bool,
+) -> tuple[DataFrame, SpanSet, SpanSet]:
+    """Return the rows around some buckets of a table of partials, the buckets that have rows, and the spans of the rows."""
+    time_type = definition.time_type
+    picked = read_small.picked_slices(spark, budget, path, version, types, spans, time_type) if few else None
+    if picked is not None:
+        return picked, spans, spans
+    extent = files(path, version, SLICE, time_type)
+    spans = definition.grid.cover_set(extent.present(spans)) & spans
+    around = buckets.named_spans(spans, extent)
+    rows = read_small.opened_slices(spark, path, version, types, around, time_type)
+    return rows.where(spans_sql(SLICE, around, time_type)), spans, around
 
 
 def stored_rows(
     spark: SparkSession, budget: Budget, definition: Definition, path: str, plan: Plan, spans: SpanSet
 ) -> DataFrame:
-    """Return the stored partials of some spans, as they were when the plan was made."""
+    """Return at least the stored partials of some spans, as they were when the plan was made."""
     few = plan.lane is Lane.DRIVER
     return read_small.kept_rows(spark, budget, definition, path, plan.partials.version, spans, few=few)

@@ -5,20 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as sf
 
-from materializer.core.compiled.bucket_sql import instant_of_sql, spans_sql
+from materializer.config import Budget
+from materializer.core.compiled.bucket_sql import instant_of_sql
 from materializer.core.compiled.definition import SLICE, Definition
 from materializer.core.time.spans import SpanSet
 from materializer.lake.computed import Computed, Fewer
+from materializer.lake.keys import FROM, start_of
 from materializer.spark.query import compute as c
+from materializer.spark.query.buckets import Parts
 
 _N: Final = "n"
 
 
 def fewer_rows(
     spark: SparkSession,
+    budget: Budget,
     definition: Definition,
     stored: DataFrame,
     computed: Computed,
@@ -28,16 +33,21 @@ def fewer_rows(
 
     Args:
         spark: The session.
+        budget: What the driver holds.
         definition: The definition, with the column that counts rows.
         stored: The stored partials of the spans, or more.
         computed: The computation of the spans, or more.
         gone: Buckets by the maximum number of deleted rows that capture has seen in each.
     """
     count, time_type = str(definition.layout.row_count), definition.time_type
-    every = spans_sql(SLICE, SpanSet.union(s for spans in gone.values() for s in spans), time_type)
-    allowed = " ".join(f"WHEN {spans_sql(SLICE, spans, time_type)} THEN {rows}L" for rows, spans in gone.items())
+    parts = sorted((span, rows) for rows, spans in gone.items() for span in spans)
+    known = pa.table({FROM: [start_of(span) for span, _ in parts], "gone": [rows for _, rows in parts]})
+    allowed = c.frame_of(spark, known, {FROM: "bigint", "gone": "bigint"})
+    placed = Parts.of(spark, budget, definition.grid, [span for span, _ in parts]).joined(
+        stored, c.slice_of(definition), "inner"
+    )
     counted = _frame(spark, definition, computed, count)
-    was = stored.where(every).groupBy(SLICE).agg(sf.sum(count).alias("was"))
+    was = placed.join(sf.broadcast(allowed), FROM).groupBy(SLICE, "gone").agg(sf.sum(count).alias("was"))
     now = counted.groupBy(SLICE).agg(sf.sum(count).alias("now"))
     found = (
         was.join(now, SLICE, "left")
@@ -45,7 +55,7 @@ def fewer_rows(
             sf.expr(instant_of_sql(SLICE, time_type)).alias("at"),
             "was",
             sf.expr("coalesce(now, 0L)").alias("now"),
-            sf.expr(f"CASE {allowed} END").alias("gone"),
+            "gone",
         )
         .where("now + gone < was")
         .agg(

@@ -229,6 +229,7 @@ class Spark:
         with self.counted(), spoken("counting the rows of kept partials", table=path, version=plan.partials.version):
             return row_counts.fewer_rows(
                 self.spark,
+                self.budget,
                 definition,
                 plan_rows.stored_rows(self.spark, self.budget, definition, path, plan, spans),
                 computed,

@@ -30,28 +30,19 @@ def seconds(found: SpanSet, estimate: Estimate) -> float:
     return predicted(plan, Prices(), 0.0, PICKED).seconds or 0.0
 
 
-def test_many_spans_make_a_recompute_dearer_than_a_merge() -> None:
+def test_a_query_names_no_more_than_a_few_spans() -> None:
     """
-    Of the 500,000 trades of the quick benchmark, 91 spans took about 3 s to compute again and 0.7 to 0.9 s to merge.
+    Many more spans are told apart by a join, so that they cost no more.
     """
-    assert BY_SPARK("recompute", RAW, spans(1)) < BY_SPARK("merge", STORED, spans(1))
-    assert BY_SPARK("recompute", RAW, spans(91)) > BY_SPARK("merge", STORED, spans(91))
-
-
-def test_a_query_names_no_more_than_its_most_spans() -> None:
-    """
-    Many more spans are told apart by a join.
-    """
-    assert BY_SPARK("recompute", RAW, spans(63)) < BY_SPARK("recompute", RAW, spans(64))
-    assert BY_SPARK("recompute", RAW, spans(64)) == BY_SPARK("recompute", RAW, spans(500))
+    assert BY_SPARK("recompute", RAW, spans(7)) < BY_SPARK("recompute", RAW, spans(8))
+    assert BY_SPARK("recompute", RAW, spans(8)) == BY_SPARK("recompute", RAW, spans(500))
 
 
 def test_spans_cost_nothing_where_the_driver_picks_the_rows() -> None:
     """
-    That is where few rows are opened, and in this process; too many spans are always named to Spark.
+    That is where few rows are opened, however many spans they lie in, and in this process.
     """
-    assert BY_SPARK("recompute", FEWER, spans(1)) == BY_SPARK("recompute", FEWER, spans(64))
-    assert BY_SPARK("recompute", FEWER, spans(64)) < BY_SPARK("recompute", FEWER, spans(65))
+    assert BY_SPARK("recompute", FEWER, spans(1)) == BY_SPARK("recompute", FEWER, spans(500))
     assert HERE("recompute", RAW, spans(1)) == HERE("recompute", RAW, spans(64))
 
 
