@@ -353,9 +353,20 @@ def _line(c: Mapping[str, Any]) -> str:
 
 
 def show(found: dict[str, Any]) -> None:
-    """Print a line for each cell."""
+    """Print a line for each cell, then the table of ``docs/measurements.md``: ratios to the first materialization."""
     for cell in found["cells"]:
         print(_line(cell))
+    names = list(dict.fromkeys(c["aggregate"] for c in found["cells"]))
+    told = {(c["change"], c["aggregate"]): _told(c) for c in found["cells"]}
+    print("| change | " + " | ".join(names) + " |\n|" + " --- |" * (len(names) + 1))
+    for change in dict.fromkeys(c["change"] for c in found["cells"]):
+        print(f"| {change} | " + " | ".join(told.get((change, name), "") for name in names) + " |")
+
+
+def _told(c: Mapping[str, Any]) -> str:
+    """Return first, refresh and ratio of a cell, with a mark where it is beyond the law."""
+    first = max(c["first"], c["anew"])
+    return f"{c['refresh']:.2f} s of {first:.2f}: {c['refresh'] / first:.1f}{'' if c['within'] else ' **beyond**'}"
 
 
 def main() -> None:
