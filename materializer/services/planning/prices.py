@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Final
 
+from materializer.config import Budget
 from materializer.core.refresh.plan import (
     Estimate,
     ExecutorKind,
@@ -43,7 +44,7 @@ def prices_of(states: States) -> Prices:
 
 
 def pricing(
-    prices: Prices, *, local_rows: int, local_bytes: int, picked: int
+    prices: Prices, *, local_rows: int, local_bytes: int, budget: Budget
 ) -> Callable[[str, Estimate, SpanSet], float]:
     """Return what prices a strategy: with the rates of this process where it may read so much, else with those of Spark.
 
@@ -51,13 +52,13 @@ def pricing(
         prices: The prices in the lake.
         local_rows: Rows that this process may read.
         local_bytes: Bytes of files that it may read.
-        picked: Rows of files from which the driver picks some itself.
+        budget: What the driver holds, so that it picks rows itself.
     """
 
     def price(strategy: str, estimate: Estimate, spans: SpanSet) -> float:
         is_local = estimate.rows <= local_rows and estimate.bytes <= local_bytes
         executor = ExecutorKind.LOCAL if is_local else ExecutorKind.SPARK
-        return prices.reading(executor, strategy, estimate, _named(spans, estimate, picked))
+        return prices.reading(executor, strategy, estimate, _told_apart(spans, estimate, budget))
 
     return price
 
@@ -76,19 +77,19 @@ def written_by(plan: Plan, stored: Extent, groups_per_row: float | None) -> floa
     return rows
 
 
-def predicted(plan: Plan, prices: Prices, written: float, picked: int) -> Plan:
+def predicted(plan: Plan, prices: Prices, written: float, budget: Budget) -> Plan:
     """Return a plan with its predicted seconds and, where this process computes it, those of Spark.
 
     Args:
         plan: The plan.
         prices: The prices in the lake.
         written: Rows of each of our two tables that it writes.
-        picked: As for :func:`pricing`.
+        budget: As for :func:`pricing`.
     """
     strategy, spans = _computing(plan.strategy), Counter[str]()
     for step in plan.steps:
         if not isinstance(step, Settle):
-            spans[strategy_of(step)] += _named(step.spans, step.estimate, picked)
+            spans[strategy_of(step)] += _told_apart(step.spans, step.estimate, budget)
 
     def base(executor: ExecutorKind) -> float:
         return unlearned(executor, strategy, plan.estimate, written, len(plan.steps), spans)
@@ -107,9 +108,10 @@ def _computing(strategy: str) -> str:
     return "+".join(each for each in strategy.split("+") if each not in ("settle", "discard"))
 
 
-def _named(spans: SpanSet, estimate: Estimate, picked: int) -> int:
-    """Return how many spans a query on Spark names: none where the driver picks the rows itself."""
-    return 0 if estimate.rows <= picked else len(spans)
+def _told_apart(spans: SpanSet, estimate: Estimate, budget: Budget) -> int:
+    """Return how many spans a query on Spark tells apart: none where the driver picks the rows itself."""
+    is_picked = estimate.rows <= budget.opened and estimate.likely_rows <= budget.raw
+    return 0 if is_picked else len(spans)
 
 
 def _has(stored: Extent, spans: SpanSet) -> bool:
