@@ -1,8 +1,8 @@
 """The price of a refresh in seconds, by which strategies and executors are compared.
 
 A price is the sum of what a refresh takes in any case (:attr:`Rates.floor`) and of slopes: for each row that is aggregated, each
-row and byte of the files that are opened, each file, and each row that is written. The spans that a query of Spark names cost as
-their square. The rates were measured on one kind of machine (`python -m tests.benchmarks.prices`). How long the refreshes of a lake
+row and byte of the files that are opened, each file, and each row that is written. The spans whose buckets a query of Spark tells
+apart cost as their square. The rates were measured on one kind of machine (`python -m tests.benchmarks.prices`). How long the refreshes of a lake
 took, compared with these rates, gives factors by which its prices are corrected: the median of recent refreshes, by executor, and
 by strategy where there are enough of them.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
 
-from materializer.core.refresh.plan import BY_KEY, FEW_SPANS, Estimate, ExecutorKind
+from materializer.core.refresh.plan import BY_KEY, MAX_SPANS, Estimate, ExecutorKind
 
 ENOUGH: Final = 3
 """Refreshes from which a factor is learned."""
@@ -43,7 +43,7 @@ class Rates:
         begin: For a strategy, however little it reads: a change feed, or the groups that are computed.
         weight: How much dearer a row that a strategy aggregates is; a row of partials has more columns than a raw row.
         sifted: How much dearer a row that a strategy opens is; one of a wanted key is found by a join.
-        spans: For the square of the number of spans that a query of a strategy names, at most ``FEW_SPANS``.
+        spans: For the square of the number of spans whose buckets a query of a strategy tells apart, at most ``MAX_SPANS``.
     """
 
     floor: float
@@ -59,14 +59,14 @@ class Rates:
     spans: Mapping[str, float] = field(default_factory=dict)
 
     def reading(self, strategy: str, estimate: Estimate, spans: int) -> float:
-        """Return what reading and aggregating takes; *spans* are those that a query names."""
+        """Return what reading and aggregating takes; *spans* are those that a query tells apart."""
         return (
             self.begin.get(strategy, 0.0)
             + estimate.likely_rows * self.aggregated * self.weight.get(strategy, 1.0)
             + estimate.rows * self.opened * self.sifted.get(strategy, 1.0)
             + estimate.bytes * self.byte
             + estimate.files * self.file
-            + min(spans, FEW_SPANS) ** 2 * self.spans.get(strategy, 0.0)
+            + min(spans, MAX_SPANS) ** 2 * self.spans.get(strategy, 0.0)
         )
 
 
@@ -94,7 +94,7 @@ RATES: Final[Mapping[str, Rates]] = {
         begin={BY_KEY: 0.071, "retract": 0.17},
         weight={BY_KEY: 23.0, "merge": 9.0, "retract": 5.0, "roll-up": 21.0},
         sifted={BY_KEY: 0.36, "merge": 6.2, "retract": 20.0},
-        spans=dict.fromkeys(("recompute", "rebuild", BY_KEY, "roll-up"), 2e-4),
+        spans=dict.fromkeys(("recompute", "rebuild", "merge", "retract", BY_KEY, "roll-up"), 1e-4),
     ),
 }
 """The rates by executor, before anything was learned."""

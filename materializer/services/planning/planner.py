@@ -246,7 +246,7 @@ class RunPlanner:
         plan = replace(plan, executor=executor, executor_reason=reason)
         if self.of_engine is None:
             written = prices.written_by(plan, stored, groups_per_row(state))
-            plan = prices.predicted(plan, known, written, self._config.budget.opened)
+            plan = prices.predicted(plan, known, written, self._config.budget)
         options = {"forced": self.request.options.force, **self.request.options.plan_note, **memory}
         events.append(Planned(plan, run.window.end, options))
         note = RunNote(run, window, dirty_spans, state.cursor, captured, state)
@@ -328,7 +328,7 @@ class RunPlanner:
 
         return replace(
             facts,
-            price=prices.pricing(known, local_rows=most[0], local_bytes=most[1], picked=self._config.budget.opened),
+            price=prices.pricing(known, local_rows=most[0], local_bytes=most[1], budget=self._config.budget),
             only=self.request.options.strategy,
             tie=self._config.price_tie_ms / 1000,
             step=rates.step * known.factor(executor),

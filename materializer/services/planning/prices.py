@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Final
 
+from materializer.config import Budget
 from materializer.core.refresh.plan import (
     OPENED,
     Estimate,
@@ -44,7 +45,7 @@ def prices_of(states: States) -> Prices:
 
 
 def pricing(
-    prices: Prices, *, local_rows: int, local_bytes: int, picked: int
+    prices: Prices, *, local_rows: int, local_bytes: int, budget: Budget
 ) -> Callable[[str, Estimate, SpanSet], float]:
     """Return what prices a strategy: with the rates of this process where it may read so much, else with those of Spark.
 
@@ -52,14 +53,14 @@ def pricing(
         prices: The prices in the lake.
         local_rows: Rows that this process may keep; it opens files with eight times as many.
         local_bytes: Bytes of these rows; it opens files of eight times as many.
-        picked: Rows of files from which the driver picks some itself.
+        budget: What the driver holds, so that it picks rows itself.
     """
 
     def price(strategy: str, estimate: Estimate, spans: SpanSet) -> float:
         opens = estimate.rows <= OPENED * local_rows and estimate.bytes <= OPENED * local_bytes
         is_local = opens and estimate.likely_rows <= local_rows
         executor = ExecutorKind.LOCAL if is_local else ExecutorKind.SPARK
-        return prices.reading(executor, strategy, estimate, _named(spans, estimate, picked))
+        return prices.reading(executor, strategy, estimate, _told_apart(spans, estimate, budget))
 
     return price
 
@@ -78,19 +79,19 @@ def written_by(plan: Plan, stored: Extent, groups_per_row: float | None) -> floa
     return rows
 
 
-def predicted(plan: Plan, prices: Prices, written: float, picked: int) -> Plan:
+def predicted(plan: Plan, prices: Prices, written: float, budget: Budget) -> Plan:
     """Return a plan with its predicted seconds and, where this process computes it, those of Spark.
 
     Args:
         plan: The plan.
         prices: The prices in the lake.
         written: Rows of each of our two tables that it writes.
-        picked: As for :func:`pricing`.
+        budget: As for :func:`pricing`.
     """
     strategy, spans = _computing(plan.strategy), Counter[str]()
     for step in plan.steps:
         if not isinstance(step, Settle):
-            spans[strategy_of(step)] += _named(step.spans, step.estimate, picked)
+            spans[strategy_of(step)] += _told_apart(step.spans, step.estimate, budget)
 
     def base(executor: ExecutorKind) -> float:
         return unlearned(executor, strategy, plan.estimate, written, len(plan.steps), spans)
@@ -109,9 +110,10 @@ def _computing(strategy: str) -> str:
     return "+".join(each for each in strategy.split("+") if each not in ("settle", "discard"))
 
 
-def _named(spans: SpanSet, estimate: Estimate, picked: int) -> int:
-    """Return how many spans a query on Spark names: none where the driver picks the rows itself."""
-    return 0 if estimate.rows <= picked else len(spans)
+def _told_apart(spans: SpanSet, estimate: Estimate, budget: Budget) -> int:
+    """Return how many spans a query on Spark tells apart: none where the driver picks the rows itself."""
+    is_picked = estimate.rows <= budget.opened and estimate.likely_rows <= budget.raw
+    return 0 if is_picked else len(spans)
 
 
 def _has(stored: Extent, spans: SpanSet) -> bool:

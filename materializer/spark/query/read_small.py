@@ -136,7 +136,7 @@ def picked_slices(
     time_type: TimeType,
 ) -> DataFrame | None:
     """Return the rows of *spans* of a table of partials, which the driver picks; None if Spark has to read them."""
-    found = _picked(budget, path, version, list(types), spans, SLICE, time_type, budget.passed) if spans else None
+    found = _picked(budget, path, version, list(types), spans, SLICE, time_type, budget.raw) if spans else None
     return None if found is None else c.frame_of(spark, found, types)
 
 

@@ -96,6 +96,14 @@ def _subtracted(definition: Definition, parts: Sequence[DataFrame], gone: Sequen
     return found.where(f"CASE WHEN {count} < 0 THEN raise_error('{_TOO_FEW}') ELSE {count} > 0 END")
 
 
+def copied_rows(definition: Definition, partials_path: str, plan: Plan) -> int:
+    """Return about how many stored partials of clean buckets between those of a plan are copied."""
+    between = plan.replaced - plan.spans
+    if not between:
+        return 0
+    return files(partials_path, plan.partials.version, SLICE, definition.time_type).rows_in(between)
+
+
 def only_raw(
     spark: SparkSession,
     budget: Budget,

@@ -146,7 +146,8 @@ class Spark:
         refuse_unknown(definition, self._python)
         self._group = f"materializer-{uuid4().hex}"
         most = self.budget.opened * (OPENED if work is not None and work.only is not None else 1)
-        few = plan.estimate.likely_rows <= ONE_PARTITION and plan.estimate.rows <= most
+        copied = plan_rows.copied_rows(definition, partials_path, plan) if work is None else 0
+        few = plan.estimate.likely_rows + copied <= ONE_PARTITION and plan.estimate.rows <= most
         is_small = few and plan.windows <= FEW_WINDOWS
         simply = options.planned_simply(self.spark, compiles=not options.is_plain(definition))
         with self.counted(), simply if is_small else nullcontext():

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from materializer.config import Budget
 from materializer.core.refresh.plan import Estimate, Lane, Plan, Recompute, TableBase
 from materializer.core.refresh.price import Prices
 from materializer.core.time.spans import Span, SpanSet
 from materializer.services.planning.prices import predicted, pricing
 
-PICKED = 500_000
+BUDGET = Budget()
 RAW = Estimate(501_000, 5_802_097, 6, 16_000)
 STORED = Estimate(129_000, 4_524_336, 6, 10_634)
-FEWER = replace(RAW, rows=PICKED)
-BY_SPARK = pricing(Prices(), local_rows=0, local_bytes=0, picked=PICKED)
-HERE = pricing(Prices(), local_rows=10**9, local_bytes=10**9, picked=PICKED)
+FEWER = replace(RAW, rows=BUDGET.opened)
+BY_SPARK = pricing(Prices(), local_rows=0, local_bytes=0, budget=BUDGET)
+HERE = pricing(Prices(), local_rows=10**9, local_bytes=10**9, budget=BUDGET)
 
 
 def spans(count: int) -> SpanSet:
@@ -27,22 +28,32 @@ def seconds(found: SpanSet, estimate: Estimate) -> float:
     plan = Plan(
         "p", 2, 1, Span(0, 1), (), (Recompute(found, "", estimate),), Lane.DRIVER, TableBase("", 0), TableBase("", 0)
     )
-    return predicted(plan, Prices(), 0.0, PICKED).seconds or 0.0
+    return predicted(plan, Prices(), 0.0, BUDGET).seconds or 0.0
 
 
-def test_a_query_names_no_more_than_a_few_spans() -> None:
+def test_many_spans_make_a_recompute_dearer_than_a_merge() -> None:
     """
-    Many more spans are told apart by a join, so that they cost no more.
+    Of the 500,000 trades of the quick benchmark, 91 spans took longer to compute again than to merge.
     """
-    assert BY_SPARK("recompute", RAW, spans(7)) < BY_SPARK("recompute", RAW, spans(8))
-    assert BY_SPARK("recompute", RAW, spans(8)) == BY_SPARK("recompute", RAW, spans(500))
+    assert BY_SPARK("recompute", RAW, spans(1)) < BY_SPARK("merge", STORED, spans(1))
+    assert BY_SPARK("recompute", RAW, spans(91)) > BY_SPARK("merge", STORED, spans(91))
+
+
+def test_spans_beyond_those_of_a_commit_cost_no_more() -> None:
+    """
+    Their buckets are joined, and a commit replaces no more spans.
+    """
+    assert BY_SPARK("recompute", RAW, spans(63)) < BY_SPARK("recompute", RAW, spans(64))
+    assert BY_SPARK("recompute", RAW, spans(64)) == BY_SPARK("recompute", RAW, spans(500))
 
 
 def test_spans_cost_nothing_where_the_driver_picks_the_rows() -> None:
     """
-    That is where few rows are opened, however many spans they lie in, and in this process.
+    That is where it opens few rows and passes few on, however many spans they lie in, and in this process.
     """
+    many = replace(FEWER, likely_rows=BUDGET.raw + 1)
     assert BY_SPARK("recompute", FEWER, spans(1)) == BY_SPARK("recompute", FEWER, spans(500))
+    assert BY_SPARK("recompute", many, spans(1)) < BY_SPARK("recompute", many, spans(500))
     assert HERE("recompute", RAW, spans(1)) == HERE("recompute", RAW, spans(64))
 
 

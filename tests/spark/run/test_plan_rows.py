@@ -145,6 +145,19 @@ def test_a_query_names_few_spans_and_joins_by_equality(
             )
 
 
+def test_copied_rows_are_those_of_clean_buckets_between(scene: Scene) -> None:
+    """
+    A commit replaces few spans, so a query reads the stored rows between them, too; it is as large as they are many.
+    """
+    whole = scene.dirty.at_most(1)
+    scattered, together = (scene.plan(Recompute(s, ""), lane=Lane.DRIVER) for s in (scene.dirty, whole))
+    copied = plan_rows.copied_rows(scene.definition, scene.partials, scattered)
+    stored = 3 * sum(scene.definition.grid.count(s) for s in scattered.replaced - scattered.spans)
+
+    assert 0 == plan_rows.copied_rows(scene.definition, scene.partials, together)
+    assert stored - 3 * FILES <= copied <= stored + 3 * FILES
+
+
 def test_files_between_the_spans_are_not_opened_for_fewer_spans() -> None:
     """
     Of a table of many files more spans are named, as long as fewer spans open more rows.
