@@ -250,7 +250,8 @@ def frame_of(spark: SparkSession, rows: pa.Table, types: Mapping[str, str]) -> D
     """Return fetched *rows* as a frame with Spark's types."""
     if not rows.num_rows:  # PySpark fails on columns without a chunk, and over Connect on no rows at all
         return spark.range(0).select(*[sf.lit(None).cast(types[n]).alias(n) for n in rows.column_names])
-    frame = spark.createDataFrame(rows)
+    # Spark stops at a batch without rows, and files of which no row is wanted leave such batches
+    frame = spark.createDataFrame(rows.combine_chunks())
     return frame.select(*[sf.col(quoted(n)).cast(types[n]).alias(n) for n in rows.column_names])
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from materializer.spark.query.compute import observed, rows_seen, to_arrow
+from materializer.spark.query.compute import frame_of, observed, rows_seen, to_arrow
 
 
 def test_a_null_struct_of_fields_that_are_not_null_is_fetched(spark) -> None:
@@ -33,3 +33,13 @@ def test_rows_that_spark_knows_not_to_exist_are_counted_as_none(spark, tmp_path)
         counts.append(rows_seen(seen))
 
     assert [0, 3] == counts
+
+
+def test_no_row_behind_a_batch_without_rows_is_lost(spark) -> None:
+    """
+    Rows that were picked from files have a batch for each file, also where no row of a file was wanted.
+    """
+    one = pa.table({"v": pa.array([1], pa.int64())})
+    rows = pa.concat_tables([one.slice(0, 0), one, one.slice(0, 0), one])
+
+    assert 2 == frame_of(spark, rows, {"v": "bigint"}).count()
