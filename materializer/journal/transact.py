@@ -8,7 +8,6 @@ from itertools import count
 from typing import TypeVar
 
 from materializer.errors import JournalConflictError
-from materializer.lake.table import one_look
 
 _Seen = TypeVar("_Seen")
 _Decided = TypeVar("_Decided")
@@ -45,6 +44,8 @@ def transact(
         [1, 2]
     """
     made: tuple[_Seen, _Decided] | None = None
+    from materializer.lake.table import one_look  # noqa: PLC0415 (a journal in memory loads no library of Delta)
+
     made_so_far = 0
     tries: Iterable[int] = count() if attempts is None else range(attempts)
     for attempt in tries:

@@ -46,7 +46,7 @@ class FeedLimit:
     Args:
         config: Settings.
         engine: The engine that computes the aggregate; "" for a continuous aggregate.
-        needs_feed: Whether that engine computes everything where it is not told which rows changed.
+        needs_feed: Whether that engine computes everything where it does not know which rows changed.
         has_keys: Whether changed keys are recorded.
         is_readable: Whether the library may read the rows of the source.
         raw: Returns the files of the source at the version that is captured.
