@@ -59,12 +59,12 @@ def only(
         return frame
     others = around - spans
     if _count(grid, others) < _count(grid, spans):
-        return Parts.of(spark, budget, grid, others.spans).joined(frame, start, "left_anti")
-    return Parts.of(spark, budget, grid, spans.spans).joined(frame, start, "left_semi")
+        return SpanParts.of(spark, budget, grid, others.spans).joined(frame, start, "left_anti")
+    return SpanParts.of(spark, budget, grid, spans.spans).joined(frame, start, "left_semi")
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class SpanParts:
     """Disjoint spans of whole buckets, as a relation.
 
     Args:
@@ -77,7 +77,7 @@ class Parts:
     is_listed: bool
 
     @classmethod
-    def of(cls, spark: SparkSession, budget: Budget, grid: Grid, parts: Collection[Span]) -> Parts:
+    def of(cls, spark: SparkSession, budget: Budget, grid: Grid, parts: Collection[Span]) -> SpanParts:
         """Return some spans as a relation."""
         cut = [(start_of(p), s) for p in parts if (s := p & _INT64)]
         is_listed = _count(grid, parts) <= budget.listed

@@ -209,7 +209,7 @@ class _Groups:
     """
 
     frame: DataFrame
-    parts: buckets.Parts
+    parts: buckets.SpanParts
     values: Within
 
     @classmethod
@@ -219,7 +219,7 @@ class _Groups:
         types = {FROM: "bigint"} | {f"{KEY}{i}": kind for i, kind in enumerate(definition.key_types)}
         return cls(
             c.frame_of(spark, table_of(groups, definition.key_types), types),
-            buckets.Parts.of(spark, budget, definition.grid, plan.parts_of_groups),
+            buckets.SpanParts.of(spark, budget, definition.grid, plan.parts_of_groups),
             wanted(definition, [key for _, key in groups]),
         )
 
