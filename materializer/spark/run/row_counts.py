@@ -16,7 +16,7 @@ from materializer.core.time.spans import SpanSet
 from materializer.lake.computed import Computed, Fewer
 from materializer.lake.keys import FROM, start_of
 from materializer.spark.query import compute as c
-from materializer.spark.query.buckets import Parts
+from materializer.spark.query.buckets import SpanParts
 
 _N: Final = "n"
 
@@ -43,7 +43,7 @@ def fewer_rows(
     parts = sorted((span, rows) for rows, spans in gone.items() for span in spans)
     known = pa.table({FROM: [start_of(span) for span, _ in parts], "gone": [rows for _, rows in parts]})
     allowed = c.frame_of(spark, known, {FROM: "bigint", "gone": "bigint"})
-    placed = Parts.of(spark, budget, definition.grid, [span for span, _ in parts]).joined(
+    placed = SpanParts.of(spark, budget, definition.grid, [span for span, _ in parts]).joined(
         stored, c.slice_of(definition), "inner"
     )
     counted = _frame(spark, definition, computed, count)
