@@ -4,10 +4,6 @@ import pytest
 
 from tests.model.switches import FULL, MISTAKES, SMALL, Bounds, explore
 
-pytestmark = pytest.mark.skip(
-    reason="the explored refresh in memory has commits beside it since record 50, which the one of switches does not know yet: to be mended first"
-)
-
 
 @pytest.mark.parametrize("bounds", SMALL, ids=str)
 def test_every_order_of_a_switch_keeps_every_rule(bounds: Bounds) -> None:

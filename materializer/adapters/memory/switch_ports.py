@@ -165,7 +165,7 @@ class MemorySwitchPorts(MemoryPorts, SwitchPorts):
             raise JournalConflictError("another process was first")
         if any(isinstance(event, Switched) for event in events):
             self._check_switch(state, before)
-        self.append(hash(self.versions.current), events)
+        self.append(self.lake.version, events)
         is_dropped = any(isinstance(e, Dropped) for e in build_events)
         self.versions = self.versions._replace(build=None if is_dropped else appended(row, *build_events))
 
