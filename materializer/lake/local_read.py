@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -32,6 +32,7 @@ from materializer.lake.log import Commit
 from materializer.lake.predicates import SpanIndex, inside
 from materializer.lake.reads import ReadTable, fact, table_at
 from materializer.lake.rows import row_count, size_of
+from materializer.lake.span_rows import Kept, rows_of_spans, scan_spans
 from materializer.lake.statistics import TimeColumn
 from materializer.lake.table import DeltaFolder, features_of, is_typed_by_others, open_table
 from materializer.lake.types import columns_of
@@ -39,9 +40,6 @@ from materializer.lake.types import columns_of
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
-_Rows = TypeVar("_Rows", pa.RecordBatch, pa.Table)
-GATHERED: Final = 50_000
-"""Rows that are looked at together, which have batches of their own."""
 _JULIAN: Final = frozenset({b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"})
 
 
@@ -107,7 +105,7 @@ def read_small_rows(
     max_rows: int,
     max_bytes: int,
     is_exact: bool = False,
-    max_kept: int | None = None,
+    kept: Kept | None = None,
     within: Within | None = None,
 ) -> pa.Table | None:
     """Return the rows of the files that may contain rows of *spans*; None if Spark has to read them.
@@ -122,7 +120,7 @@ def read_small_rows(
         max_rows: Maximum number of rows in these files, by their statistics.
         max_bytes: Maximum size of these files.
         is_exact: Whether only rows in *spans* are returned; else the result may also contain others.
-        max_kept: Maximum number of rows to return; None for no other limit than *max_rows*.
+        kept: The most that is returned; None for no other limit than *max_rows*.
         within: Rows with other values are not wanted; files that cannot have wanted ones are not opened.
     """
     try:
@@ -134,12 +132,12 @@ def read_small_rows(
         shared = table_at(path)
         if shared is not None and shared.is_shared:
             with suppress(pa.ArrowException):  # caused by a column of another reader, or raised again below
-                rows = _remembered(shared, found, columns, spans if is_exact else None, time, time_type, max_kept)
+                rows = _remembered(shared, found, columns, spans if is_exact else None, time, time_type, kept)
                 return None if rows is None else plain(rows)
         if any(_has_old_times(f.metadata) for f in found.rows.get_fragments()):
             return None
         if is_exact:
-            rows = _inside(found.rows, columns, spans, time, time_type, max_kept)
+            rows = scan_spans(found.rows, columns, spans, time, time_type, kept)
             return None if rows is None else plain(rows)
         return plain(found.rows.to_table(columns=list(columns)))
     except (DeltaError, MaterializerError, OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -235,52 +233,6 @@ def _batches_of_keys(
         yield from part.scanner(columns=columns, filter=where, batch_readahead=1, fragment_readahead=1).to_batches()
 
 
-def _inside(
-    dataset: ds.FileSystemDataset,
-    columns: Sequence[str],
-    spans: SpanSet,
-    time: str,
-    time_type: TimeType,
-    max_kept: int | None,
-) -> pa.Table | None:
-    """Return the rows in *spans*, of which most files of a refresh have few, or None if they are more than *max_kept*.
-
-    Some batches are in memory beside them.
-    """
-    wanted = list(dict.fromkeys([*columns, time]))
-    scanner = dataset.scanner(columns=wanted, batch_readahead=1, fragment_readahead=1)
-    index, shape = SpanIndex.of(spans), scanner.projected_schema
-    parts: list[pa.Table] = []
-    kept = 0
-    for batches in _gathered(scanner.to_batches()):
-        parts.append(rows_of_spans(pa.Table.from_batches(batches, shape), index, time, time_type))
-        kept += parts[-1].num_rows
-        if max_kept is not None and kept > max_kept:
-            return None
-    return (pa.concat_tables(parts) if parts else shape.empty_table()).select(list(columns))
-
-
-def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
-    """Yield batches in lists of about ``GATHERED`` rows: thousands of small files have a batch each."""
-    rows, found = 0, list[pa.RecordBatch]()
-    for batch in batches:
-        rows += batch.num_rows
-        found.append(batch)
-        if rows >= GATHERED:
-            yield found
-            rows, found = 0, []
-    if found:
-        yield found
-
-
-def rows_of_spans(rows: _Rows, spans: SpanSet | SpanIndex, time: str, time_type: TimeType) -> _Rows:
-    """Return the rows whose time is in *spans*; a row without a time is in none."""
-    times = rows.column(time)
-    index = spans if isinstance(spans, SpanIndex) else SpanIndex.of(spans)
-    is_inside = index.inside(instants_of(times, time_type).fill_null(0))
-    return rows.filter(pc.and_(pa.array(is_inside), times.is_valid()))
-
-
 def _remembered(
     shared: ReadTable,
     files: _Files,
@@ -288,7 +240,7 @@ def _remembered(
     spans: SpanSet | None,
     time: str,
     time_type: TimeType,
-    max_kept: int | None,
+    most: Kept | None,
 ) -> pa.Table | None:
     """Return the rows of some files, of which a block reads each once; None if Spark has to read them.
 
@@ -299,7 +251,7 @@ def _remembered(
         spans: Where rows are wanted; None for all.
         time: The time column.
         time_type: Its type.
-        max_kept: Maximum number of rows to return.
+        most: The most that is returned.
     """
     schema = files.rows.schema
     wanted = list(dict.fromkeys([*columns, time]))
@@ -330,7 +282,7 @@ def _remembered(
     if not parts:
         return pa.schema([schema.field(c) for c in columns]).empty_table()
     found = pa.concat_tables(parts).select(list(columns))
-    return None if max_kept is not None and found.num_rows > max_kept else found
+    return None if most is not None and (found.num_rows > most.rows or found.nbytes > most.bytes) else found
 
 
 def files_inside(

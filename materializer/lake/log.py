@@ -26,17 +26,16 @@ from materializer.lake.statistics import TimeColumn, bounds
 __all__ = [
     "ChangeFile",
     "Commit",
-    "CommitNote",
     "DataFile",
     "LogGapError",
     "Metadata",
     "Protocol",
     "commit_file",
     "commits",
-    "find_notes",
     "has_change",
+    "json_line",
     "latest_version",
-    "note_of",
+    "lines_of",
     "placed",
     "read_commit",
 ]
@@ -154,25 +153,6 @@ class Commit:
         return bool(self.change_files) or any(f.data_change for f in (*self.adds, *self.removes))
 
 
-@dataclass(frozen=True, slots=True)
-class CommitNote:
-    """The note that a commit of ours carries.
-
-    Args:
-        version: Version of the table that the commit made.
-        n: Refresh number; 0 for maintenance.
-        plan_id: Id of the plan.
-        kind: ``data``, ``fence``, ``maintain`` or ``switch``.
-        source_version: Source version of the plan, if any.
-    """
-
-    version: int
-    n: int
-    plan_id: str
-    kind: str
-    source_version: int | None
-
-
 def commits(
     path: str, after: int, upto: int, *, column: str | None = None, time_type: TimeType | None = None
 ) -> list[Commit]:
@@ -195,7 +175,7 @@ def commits(
 
 def read_commit(path: str, version: int, column: TimeColumn | None = None) -> Commit:
     """Return the commit of *version*, with spans of *column*; raises as :func:`commits`."""
-    return _commit(path, version, [_json_line(path, version, line) for line in _lines(path, version)], column)
+    return _commit(path, version, [json_line(path, version, line) for line in lines_of(path, version)], column)
 
 
 def placed(commit: Commit, column: TimeColumn) -> Commit:
@@ -262,41 +242,7 @@ def tail(path: str, version: int) -> list[places.Identity]:
         return places.run_of(f"{path}/_delta_log", (f"{number:020d}.json" for number in count(version)))
 
 
-def find_notes(path: str, after_version: int) -> list[CommitNote]:
-    """Return the notes of our own commits after a version, in order; commits of other writers have no note.
-
-    Raises:
-        LogGapError: If a commit after *after_version* was cleaned out of the log.
-    """
-    notes = (note_of(path, version) for version in range(after_version + 1, latest_version(path) + 1))
-    return [note for note in notes if note is not None]
-
-
-def note_of(path: str, version: int) -> CommitNote | None:
-    """Return the note of our commit; None for another writer's. The rest of the commit is not parsed.
-
-    Raises:
-        LogGapError: If the commit was cleaned out of the log.
-    """
-    for line in _lines(path, version):
-        if '"commitInfo"' in line:
-            info = _json_line(path, version, line).get("commitInfo")
-            if isinstance(info, dict):
-                return _note(version, info.get("userMetadata"))
-    return None
-
-
-def _note(version: int, text: object) -> CommitNote | None:
-    try:
-        data = json.loads(str(text))
-        source = data.get("source_version")
-        source_version = None if source is None else int(source)
-        return CommitNote(version, int(data["n"] or 0), str(data["plan"]), str(data["kind"]), source_version)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None
-
-
-def _json_line(path: str, version: int, line: str) -> dict[str, Any]:
+def json_line(path: str, version: int, line: str) -> dict[str, Any]:
     """Return one action; raises SourceDamagedError if the line is not a JSON object."""
     try:
         data = json.loads(line)
@@ -307,7 +253,8 @@ def _json_line(path: str, version: int, line: str) -> dict[str, Any]:
     return data
 
 
-def _lines(path: str, version: int) -> Iterator[str]:
+def lines_of(path: str, version: int) -> Iterator[str]:
+    """Return the lines of a commit, an action each; raises as :func:`commits`."""
     try:
         return iter([line for line in _text(path, version).split("\n") if line.strip()])
     except FileNotFoundError:

@@ -235,9 +235,8 @@ class DeltaFolder:
         """
         with self._lock:
             self.opened()
-            history = self._history
-        nothing: dict[int, tuple[TimeColumn | None, Commit]] = {}
-        known = fact(self.path, ("commits", history), lambda: nothing)
+            nothing: dict[int, tuple[TimeColumn | None, Commit]] = {}
+            known = fact(self.path, ("commits", self._history), lambda: nothing)
         for version in range(after + 1, upto + 1):
             if version not in known:
                 known[version] = column, read_commit(self.path, version, column)

@@ -14,7 +14,7 @@ from materializer.core.compiled.definition import quoted as spark_quoted
 from materializer.core.engines.work import ChangedKeys, Part, Work, frozen, joined, raw_spans
 from materializer.core.refresh.plan import MAX_SPANS, Plan
 from materializer.core.time.spans import EVERYTHING, SpanSet
-from materializer.lake.local_read import rows_of_spans
+from materializer.lake.span_rows import rows_of_spans
 from materializer.local.connection import Connection
 from materializer.local.expressions import Scope, compiled
 from materializer.local.forms import Forms

@@ -276,7 +276,7 @@ class _Run:
         from materializer.lake.predicates import SpanIndex
 
         instants = instants_of(rows[time], self.definition.time_type).fill_null(0).to_numpy()
-        starts, is_inside = SpanIndex.of(self.plan.parts_of_groups).containing(instants)
+        starts, is_inside = SpanIndex.of(span for span, _ in self.plan.keys_of_parts).containing(instants)
         return rows.append_column(_INSTANT, pa.array(starts, pa.int64(), mask=~is_inside))
 
     def _rolled_up(self, name: str, step: RollUp) -> str:
@@ -293,7 +293,8 @@ class _Run:
         """Return SQL of the partials of some images of the rows that changed."""
         from materializer.lake.arrow import plain
         from materializer.lake.capture.changed_rows import with_images
-        from materializer.lake.local_read import read_small_changes, rows_of_spans
+        from materializer.lake.local_read import read_small_changes
+        from materializer.lake.span_rows import rows_of_spans
 
         changed = read_small_changes(
             self.source.path,

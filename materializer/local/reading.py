@@ -58,6 +58,7 @@ class LocalReader:
             NotLocal: If Spark has to read them.
         """
         from materializer.lake.local_read import read_small_rows
+        from materializer.lake.span_rows import Kept
 
         found = read_small_rows(
             path,
@@ -69,12 +70,12 @@ class LocalReader:
             max_rows=OPENED * self.rows,
             max_bytes=OPENED * self.size,
             is_exact=True,
-            max_kept=self.rows,
+            kept=Kept(self.rows, self.size),
             within=within,
         )
         if found is None:
             raise NotLocal("files that only Spark can read, or more rows than were expected")
-        return self.bounded(found)
+        return found
 
     def read_keys(
         self,

@@ -28,7 +28,7 @@ def fewer_rows(
     gone: Mapping[int, SpanSet],
 ) -> Fewer | None:
     """Return where buckets have fewer raw rows than their stored partials; see :meth:`LocalExecutor.fewer_rows`."""
-    from materializer.lake.local_read import rows_of_spans
+    from materializer.lake.span_rows import rows_of_spans
 
     count, time_type = str(definition.layout.row_count), definition.time_type
     guarded = SpanSet.union(span for spans in gone.values() for span in spans)

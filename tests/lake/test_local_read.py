@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.instants import HOUR
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
-from materializer.lake.local_read import read_small_changes, read_small_rows, rows_of_spans
+from materializer.lake.local_read import read_small_changes, read_small_rows
 from materializer.lake.reads import Reader, SharedReads
 from materializer.lake.rows import size_of
+from materializer.lake.span_rows import rows_of_spans
 from materializer.lake.types import columns_of
 from tests.model.strategies import span_sets
 

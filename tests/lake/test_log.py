@@ -9,7 +9,8 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import Span
 from materializer.errors import LogGapError, NotADeltaTableError, SourceDamagedError
-from materializer.lake.log import CommitNote, commits, find_notes, has_change, is_attempt, is_begun, latest_version
+from materializer.lake.log import commits, has_change, is_attempt, is_begun, latest_version
+from materializer.lake.notes import CommitNote, find_notes
 from materializer.lake.statistics import TimeColumn, bounds, instant
 from materializer.lake.write.commit import create_table
 

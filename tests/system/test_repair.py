@@ -14,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 from materializer.adapters.cli import main
 from materializer.errors import MaterializerError, TablesAheadError
 from materializer.journal.state import AggregateState
-from materializer.lake.log import find_notes
+from materializer.lake.notes import find_notes
 from materializer.services.repair.apply import RepairReport
 from tests.system.builders import Site, spark_is_slow
 

@@ -6,7 +6,6 @@ The explainer prints the plan and the executor runs it, both from the same value
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Annotated, Any, Final, TypeAlias, assert_never
@@ -314,29 +313,23 @@ class Plan:
         return SpanSet.union(s for step in steps for s in step.spans)
 
     @property
-    def parts_of_groups(self) -> tuple[Span, ...]:
-        """The spans of :attr:`groups`, each once and in order."""
-        return tuple(span for span, _ in self._keyed_parts())
-
-    @property
-    def groups(self) -> tuple[tuple[Span, Key], ...]:
-        """The groups that are computed of :attr:`keyed` buckets: the buckets of the span, with the key."""
-        ordered: dict[Keys, list[Key]] = {}
-        found: list[tuple[Span, Key]] = []
-        for span, keys in self._keyed_parts():
-            if keys not in ordered:
-                ordered[keys] = sorted(keys, key=repr)
-            found += [(span, key) for key in ordered[keys]]
-        return tuple(found)
-
-    def _keyed_parts(self) -> Iterator[tuple[Span, Keys]]:
-        keyed = self.keyed
+    def keys_of_parts(self) -> tuple[tuple[Span, Keys], ...]:
+        """The changed keys of :attr:`keyed` buckets, by spans that are sorted and disjoint."""
+        keyed, found = self.keyed, []
         for entry in self.taken if keyed else ():
             for span in SpanSet.of(entry.span) & keyed:
                 if entry.keys is None:
                     msg = f"the changed keys in [{span.start}, {span.end}) are not known"
                     raise ValueError(msg)
-                yield span, entry.keys
+                found.append((span, entry.keys))
+        return tuple(found)
+
+    @property
+    def groups(self) -> tuple[tuple[Span, Key], ...]:
+        """The groups that are computed of :attr:`keyed` buckets: the buckets of the span, with the key."""
+        parts = self.keys_of_parts
+        ordered = {keys: sorted(keys, key=repr) for _, keys in parts}
+        return tuple((span, key) for span, keys in parts for key in ordered[keys])
 
     @property
     def merges(self) -> tuple[Merge, ...]:

@@ -34,7 +34,8 @@ from materializer.journal.events import Done, Event, Lease, LeaseRenewed
 from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState
 from materializer.journal.transact import transact
-from materializer.lake.log import LogGapError, find_notes
+from materializer.lake.log import LogGapError
+from materializer.lake.notes import find_notes
 from materializer.lake.write.commit import fence
 from materializer.lake.write.replace import replace_by_files, replace_spans
 from materializer.lake.write.replace_keys import replace_keys

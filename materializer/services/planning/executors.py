@@ -51,7 +51,16 @@ def chosen(
     return ExecutorKind.SPARK, reason
 
 
+def is_only_too_large(aggregate: Aggregate, plan: Plan, local: LocalExecutor) -> bool:
+    """Return whether this process could compute smaller parts of a plan of a continuous aggregate, but not the whole plan."""
+    return bool(_too_large(plan, None, local)) and not _no_form(aggregate, plan, None, local)
+
+
 def _why_not(aggregate: Aggregate, plan: Plan, work: Work | None, local: LocalExecutor) -> str:
+    return _too_large(plan, work, local) or _no_form(aggregate, plan, work, local)
+
+
+def _too_large(plan: Plan, work: Work | None, local: LocalExecutor) -> str:
     rows, size = plan.estimate.rows, plan.estimate.bytes
     # rows of other buckets and keys are skipped while files are read, and never in memory together
     is_by_key = work is not None and work.only is not None
@@ -61,8 +70,10 @@ def _why_not(aggregate: Aggregate, plan: Plan, work: Work | None, local: LocalEx
         return f"it opens files of {rows:,} rows, and up to {OPENED * local.rows:,} are opened here"
     if size > OPENED * local.size:
         return f"it opens files of {size:,} bytes, and up to {OPENED * local.size:,} are opened here"
-    if plan.lane is Lane.SPARK:
-        return "its result may be larger than what the driver holds"
+    return "its result may be larger than what the driver holds" if plan.lane is Lane.SPARK else ""
+
+
+def _no_form(aggregate: Aggregate, plan: Plan, work: Work | None, local: LocalExecutor) -> str:
     if aggregate.source.name:
         return f"its source is read by its name {aggregate.source.name}, which a catalog guards"
     if work is not None and work.since != NEG_INF:

@@ -13,10 +13,7 @@ from materializer.core.engines.work import Work
 from materializer.core.quality.gates import has_gate
 from materializer.core.refresh.invalidation import MAX_KEYS, Cause, Entry, InvalidationLog
 from materializer.core.refresh.plan import (
-    BY_KEY,
     MAX_SPANS,
-    OPENED,
-    RETRACT,
     ExecutorKind,
     Lane,
     Merge,
@@ -39,7 +36,7 @@ from materializer.services.observe import frozen_bound, stored_extent
 from materializer.services.observe.observe import Observation, applied, estimate_of
 from materializer.services.planning import runs
 from materializer.services.planning.runs import Request
-from materializer.services.protocol.decision import Decision, Run, RunNote
+from materializer.services.protocol.decision import Decision, RunNote
 from materializer.services.protocol.process import OwnTableHead, Which
 
 if TYPE_CHECKING:
@@ -56,13 +53,12 @@ ROOM: Final = 0.95
 """Share of the driver's lane that a run is sized for; it ends at a bucket's edge, a little later."""
 MAX_SHRINK: Final = 8
 """Runs are made smaller for the driver's lane by this factor at most."""
-RECENT: Final = 10
 WHOLE: Final = 1 << 62
 """An engine's window is one run unless it is cut by hand: results reach beyond what a run would hold."""
 LOCAL_RUNS: Final = 8
 """Most runs of this process that take the place of one on Spark, which would have to be started, and takes three times as long for a row."""
-ENOUGH_ROWS: Final = 1_000
-"""Recomputes of fewer rows say little about the next one."""
+ENOUGH_GROUPS: Final = 1_000
+"""Fewer stored groups say little about how large one is, or where they lie."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +99,17 @@ class RunPlanner:
             request = replace(request, options=replace(request.options, end=None))
         self.observation = observation
         self.request = request
-        self.of_engine = _engine_planner(observation, request, config, engine, local) if made else None
+        self.of_engine: EnginePlanner | None = None
         """Plans what an engine computes; None for a continuous aggregate."""
+        if made is not None:
+            from materializer.services.planning.engine_planner import EnginePlanner
+            from materializer.services.planning.engine_rows import EngineRows
+            from materializer.services.planning.window_limit import WindowLimit
+
+            limit = WindowLimit(observation, engine, config.limits.windows)
+            by_spark = (request.options.executor or config.executor) == "spark"
+            rows = EngineRows(observation.aggregate, engine, config.budget, None if by_spark else local)
+            self.of_engine = EnginePlanner(rows, request, limit, most_parts=config.budget.listed)
         self.why_again = ""
         """Why it plans again, for a plan that says what it does."""
         self._doing = ""
@@ -135,7 +140,13 @@ class RunPlanner:
         due = self._due(state, window, lambda: heads[Which.OUTPUT].version)
         if due is None:
             return Decision(tuple(events), note=RunNote(None, window, SpanSet(), state.cursor, captured, state))
-        return self._plan(state, heads, window, events, captured, changed_in, due)
+        arguments = state, heads, window, events, captured, changed_in, due
+        whole = self._plan(*arguments, self._run_rows(state) if self.of_engine is None else WHOLE)
+        few = self._rows_here(whole.plan)
+        if few is None:
+            return whole
+        part = self._plan(*arguments, few)
+        return part if part.plan is not None and part.plan.executor is ExecutorKind.LOCAL else whole
 
     def has_work(self, state: AggregateState) -> bool:
         """Return whether :meth:`decide` would say or plan anything; versions and file lists tell, and no row is read.
@@ -178,23 +189,30 @@ class RunPlanner:
         captured: Captured | None,
         changed_in: SpanSet,
         due: _Due,
+        rows: int,
     ) -> Decision:
+        """Return the plan of a run of about so many *rows* of the source, and what is recorded with it."""
         from materializer.services.planning import automatic_rollup, executors, key_results, prices
 
-        dirty, outlived = due.dirty, due.outlived
+        dirty, outlived, events = due.dirty, due.outlived, [*events]
         known = prices.prices_of(self.observation.others()[1])
         raw, stored = self.observation.raw(state.cursor), self.observation.partials(heads[Which.PARTIALS].version)
         facts = self._priced(self._facts(state, raw, stored, self.observation.stale(dirty, heads)), stored, known)
         dirt = self._dirt(state, SpanSet.of(window))
         dirty_spans = SpanSet.union(e.span for e in dirty)
-        run = self._first_run(state, window, dirt, facts.present(dirty_spans), raw)
+        run = runs.first_run(
+            replace(self.request.options, run_rows=rows),
+            window,
+            dirt,
+            self.observation.aggregate.definition.grid,
+            present=facts.present(dirty_spans),
+            rows_in=raw.rows_in,
+        )
         taken = self._dirt(state, SpanSet.of(run.window)).entries
         if len(taken) < MAX_SPANS or not any(e.cause is Cause.REPAIRED for e in state.uncomputable):
             # else one commit would replace what lies between, and only the output knows what that is; they wait for the next
             taken = self._dirt(state, SpanSet.of(run.window) | state.log.retired).entries
-        self._doing = "it compares the ways to compute what is dirty"
-        if self.of_engine is not None:
-            self._doing = "it finds the results of the engine that changed rows may change"
+        self._doing = "it looks for the cheapest way to compute what is dirty"
         memory: dict[str, Any] = {}
         work: Work | None = None
         made: EngineRun | None = None
@@ -245,7 +263,7 @@ class RunPlanner:
         )
         plan = replace(plan, executor=executor, executor_reason=reason)
         if self.of_engine is None:
-            written = prices.written_by(plan, stored, groups_per_row(state))
+            written = prices.written_by(plan, stored, prices.groups_per_row(state))
             plan = prices.predicted(plan, known, written, self._config.budget)
         options = {"forced": self.request.options.force, **self.request.options.plan_note, **memory}
         events.append(Planned(plan, run.window.end, options))
@@ -336,40 +354,24 @@ class RunPlanner:
             write=write,
         )
 
-    def _first_run(
-        self, state: AggregateState, window: Span, dirt: InvalidationLog, present: SpanSet, raw: Extent
-    ) -> Run:
-        """Return the next run: one that this process can compute, where a few of them take the place of one on Spark."""
-        grid, options = self.observation.aggregate.definition.grid, self.request.options
+    def _rows_here(self, plan: Plan | None) -> int | None:
+        """Return the source rows of a run that this process computes where a few of them take the place of *plan*, else None."""
+        from materializer.services.planning import executors
 
-        def cut(rows: int) -> Run:
-            return runs.first_run(
-                replace(options, run_rows=rows), window, dirt, grid, present=present, rows_in=raw.rows_in
-            )
-
-        rows = self._run_rows(state) if self.of_engine is None else WHOLE
-        local = self._local if self.of_engine is None and not options.run_buckets else None
-        dirty = dirt.spans & present
-        if local is None or not local.rows < raw.rows_in(dirty) <= LOCAL_RUNS * local.rows or self._is_left_to_spark():
-            return cut(rows)
-        run = cut(min(rows, round(ROOM * local.rows)))
-        reads = estimate_of(raw, dirty & SpanSet.of(run.window))
-        fits = reads.rows <= OPENED * local.rows and reads.bytes <= OPENED * local.size
-        return run if fits else cut(rows)  # large files would be opened in each run
-
-    def _is_left_to_spark(self) -> bool:
-        """Whether Spark computes the aggregate, however few rows are read."""
-        aggregate = self.observation.aggregate
-        asked = self.request.options.executor or self._config.executor
-        return (
-            asked == "spark"
-            or self._local is None
-            or bool(aggregate.source.name or self._local.why_not(aggregate.definition))
-        )
+        if plan is None or plan.executor is ExecutorKind.LOCAL or self.of_engine is not None or self._local is None:
+            return None
+        options, most = self.request.options, self._local.rows
+        if options.run_buckets or (options.executor or self._config.executor) == "spark":
+            return None
+        are_few = plan.estimate.likely_rows <= LOCAL_RUNS * most
+        fits = are_few and executors.is_only_too_large(self.observation.aggregate, plan, self._local)
+        return min(options.run_rows, round(ROOM * most)) if fits else None
 
     def _run_rows(self, state: AggregateState) -> int:
         """Return the source rows of a run: as configured, or fewer when that lets the driver commit the result."""
         rows, most = self.request.options.run_rows, self._config.driver_lane_rows
+        from materializer.services.planning.prices import groups_per_row
+
         ratio = groups_per_row(state)
         small = round(ROOM * most / (ratio * SAFETY)) if ratio else most // 2
         return min(rows, small) if small * MAX_SHRINK >= rows and self.request.may_fetch else rows
@@ -380,6 +382,8 @@ class RunPlanner:
         Where that bound is too coarse, earlier refreshes tell how many groups a row makes; where an engine replaces results of some
         keys, *results* says how many there are at most.
         """
+        from materializer.services.planning.prices import groups_per_row
+
         ratio = groups_per_row(state)
         bound = _likely(stored, plan.replaced - plan.spans)
         for step in plan.steps:
@@ -434,42 +438,13 @@ def _unknown_keys(definition: Definition) -> str:
     return f"more than {MAX_KEYS} keys changed, or no changed value of the expression {names[0]} was computed here"
 
 
-def _engine_planner(
-    observation: Observation,
-    request: Request,
-    config: Config,
-    engine: Callable[[], Spark],
-    local: LocalExecutor | None,
-) -> EnginePlanner:
-    from materializer.services.planning.engine_planner import EnginePlanner
-    from materializer.services.planning.engine_rows import EngineRows
-    from materializer.services.planning.window_limit import WindowLimit
-
-    limit = WindowLimit(observation, engine, config.limits.windows)
-    by_spark = (request.options.executor or config.executor) == "spark"
-    rows = EngineRows(observation.aggregate, engine, config.budget, None if by_spark else local)
-    return EnginePlanner(rows, request, limit, most_parts=config.budget.listed)
-
-
 def _likely(stored: Extent, spans: SpanSet) -> float:
     """Return how many stored groups lie in *spans*: as the files' times tell, generously, and never more than they hold."""
     estimate = stored.estimate(spans)
-    return min(estimate.rows, 2.0 * estimate.likely_rows + ENOUGH_ROWS)
+    return min(estimate.rows, 2.0 * estimate.likely_rows + ENOUGH_GROUPS)
 
 
 def _row_bytes(stored: Extent) -> float:
     """Return how many bytes of files a stored group takes; 0 if there are too few groups to tell."""
     rows = sum(f.rows for f in stored.files)
-    return sum(f.bytes for f in stored.files) / rows if rows > ENOUGH_ROWS else 0.0
-
-
-def groups_per_row(state: AggregateState) -> float | None:
-    """Return the most groups that a source row made in recent recomputes, None when there were none."""
-    since = max((i + 1 for i, e in enumerate(state.ended) if e.outcome == "switched"), default=0)
-    ended = state.ended[since:][-RECENT:]
-    reports = [
-        e.report
-        for e in ended
-        if e.outcome == "done" and not {"merge", RETRACT, BY_KEY, "roll-up"} & {*e.report.strategy.split("+")}
-    ]
-    return max((r.partials_written / r.rows_read for r in reports if r.rows_read >= ENOUGH_ROWS), default=None)
+    return sum(f.bytes for f in stored.files) / rows if rows > ENOUGH_GROUPS else 0.0

@@ -10,7 +10,9 @@ from typing import Final
 
 from materializer.config import Budget
 from materializer.core.refresh.plan import (
+    BY_KEY,
     OPENED,
+    RETRACT,
     Estimate,
     ExecutorKind,
     Merge,
@@ -23,11 +25,15 @@ from materializer.core.refresh.plan import (
 )
 from materializer.core.refresh.price import Prices, Taken, unlearned
 from materializer.core.time.spans import SpanSet
-from materializer.journal.state import States
+from materializer.journal.state import AggregateState, States
 from materializer.lake.extent import Extent
 
 GROUPS_PER_ROW: Final = 0.1
 """Groups that a row makes, where no refresh has shown it."""
+RECENT: Final = 10
+"""The newest refreshes that tell how many groups a row makes."""
+ENOUGH_ROWS: Final = 1_000
+"""Recomputes of fewer rows say little about the next one."""
 MOST: Final = 200
 """Aggregates of which refreshes are looked at."""
 LAST: Final = 5
@@ -118,3 +124,15 @@ def _told_apart(spans: SpanSet, estimate: Estimate, budget: Budget) -> int:
 
 def _has(stored: Extent, spans: SpanSet) -> bool:
     return bool(stored.estimate(spans).likely_rows)
+
+
+def groups_per_row(state: AggregateState) -> float | None:
+    """Return the most groups that a source row made in recent recomputes, None when there were none."""
+    since = max((i + 1 for i, e in enumerate(state.ended) if e.outcome == "switched"), default=0)
+    ended = state.ended[since:][-RECENT:]
+    reports = [
+        e.report
+        for e in ended
+        if e.outcome == "done" and not {"merge", RETRACT, BY_KEY, "roll-up"} & {*e.report.strategy.split("+")}
+    ]
+    return max((r.partials_written / r.rows_read for r in reports if r.rows_read >= ENOUGH_ROWS), default=None)

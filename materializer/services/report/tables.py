@@ -17,7 +17,8 @@ from materializer.core.time.trading_days import DAYS
 from materializer.errors import LogGapError
 from materializer.journal.state import AggregateState
 from materializer.lake import places
-from materializer.lake.log import Commit, commits, latest_version, note_of, read_commit
+from materializer.lake.log import Commit, commits, latest_version, read_commit
+from materializer.lake.notes import note_of
 from materializer.lake.write.commit import PROPERTIES
 from materializer.lake.write.vacuum import hours
 from materializer.services.definitions.cron import next_due

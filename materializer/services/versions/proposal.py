@@ -18,8 +18,7 @@ from materializer.services.definitions.apply import Definitions
 from materializer.services.definitions.changes import CheckedDefinition, DefinitionChange
 from materializer.services.definitions.texts import Given, Texts
 from materializer.services.planning.executors import obstacles
-from materializer.services.planning.planner import groups_per_row
-from materializer.services.planning.prices import GROUPS_PER_ROW, prices_of
+from materializer.services.planning.prices import GROUPS_PER_ROW, groups_per_row, prices_of
 from materializer.services.versions.versions import Versions
 
 RECOMPUTE = "recompute"

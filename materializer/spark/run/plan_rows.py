@@ -21,7 +21,8 @@ from materializer.journal.events import SourceIdentity
 from materializer.lake.capture.changed_rows import with_images
 from materializer.lake.extent import files
 from materializer.lake.keys import FROM, KEY, Within, table_of, wanted
-from materializer.lake.local_read import read_small_changes, rows_of_spans
+from materializer.lake.local_read import read_small_changes
+from materializer.lake.span_rows import rows_of_spans
 from materializer.spark.query import buckets, read_small
 from materializer.spark.query import compute as c
 from materializer.spark.query.shared_changes import shared_changes
@@ -219,7 +220,7 @@ class _Groups:
         types = {FROM: "bigint"} | {f"{KEY}{i}": kind for i, kind in enumerate(definition.key_types)}
         return cls(
             c.frame_of(spark, table_of(groups, definition.key_types), types),
-            buckets.SpanParts.of(spark, budget, definition.grid, plan.parts_of_groups),
+            buckets.SpanParts.of(spark, budget, definition.grid, [span for span, _ in plan.keys_of_parts]),
             wanted(definition, [key for _, key in groups]),
         )
 

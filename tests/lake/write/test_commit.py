@@ -20,7 +20,8 @@ from materializer.core.spec.spec import TimeType
 from materializer.core.time.slice_column import SliceColumn
 from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import ForeignTableError, RetryableError, WriteFencedError
-from materializer.lake.log import find_notes, read_commit
+from materializer.lake.log import read_commit
+from materializer.lake.notes import find_notes
 from materializer.lake.table import DeltaFolder
 from materializer.lake.write import commit as lane
 from materializer.lake.write.replace import replace_spans

@@ -8,7 +8,8 @@ import pytest
 from deltalake import DeltaTable
 
 from materializer.errors import WriteFencedError
-from materializer.lake.log import note_of, read_commit
+from materializer.lake.log import read_commit
+from materializer.lake.notes import note_of
 from materializer.lake.write.commit import create_table
 from materializer.lake.write.describe import NUMBER, comments_of, describe
 

@@ -12,7 +12,8 @@ from materializer.core.time.slice_column import SliceColumn
 from materializer.core.time.spans import Span, SpanSet
 from materializer.errors import RetryableError, WriteFencedError
 from materializer.lake import places
-from materializer.lake.log import find_notes, latest_version
+from materializer.lake.log import latest_version
+from materializer.lake.notes import find_notes
 from materializer.lake.write.commit import append_rows, create_table, fence
 from materializer.lake.write.replace import replace_spans
 from tests.lake.tables import HOUR, SCHEMA, rows_of, times_of

@@ -16,7 +16,8 @@ from materializer.core.time.slice_column import SliceColumn
 from materializer.core.time.spans import Span, SpanSet
 from materializer.errors import LeaseLostError, RetryableError
 from materializer.lake.capture.capture import capture_by_files
-from materializer.lake.log import commits, find_notes
+from materializer.lake.log import commits
+from materializer.lake.notes import find_notes
 from materializer.lake.write.commit import create_table, fence
 from materializer.lake.write.new_files import OTHERS, new_files
 from materializer.lake.write.replace import replace_spans

@@ -17,7 +17,8 @@ from pyspark.sql.functions import col, expr
 
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import POS_INF, Span, SpanSet
-from materializer.lake.local_read import read_small_rows, rows_of_spans
+from materializer.lake.local_read import read_small_rows
+from materializer.lake.span_rows import rows_of_spans
 from materializer.spark.describe.analyse import Analysed, analyse
 from materializer.spark.query import compute as c
 from tests.spark.query import aggregates_world as world

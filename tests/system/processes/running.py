@@ -26,7 +26,7 @@ from materializer.core.time.instants import SECOND
 from materializer.core.time.spans import NEG_INF
 from materializer.errors import LeaseHeldError
 from materializer.journal.state import AggregateState
-from materializer.lake.log import find_notes
+from materializer.lake.notes import find_notes
 from materializer.services.processes import started
 from tests.paths import ROOT
 from tests.system import verifying

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from materializer.errors import NotLocalError, StorageError
-from materializer.lake.log import find_notes
+from materializer.lake.notes import find_notes
 from tests.system.builders import DAY, Site
 from tests.system.processes.disk import Disk
 from tests.system.processes.mended import BORROW
