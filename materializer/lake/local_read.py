@@ -32,7 +32,7 @@ from materializer.lake.log import Commit
 from materializer.lake.predicates import SpanIndex, inside
 from materializer.lake.reads import ReadTable, fact, table_at
 from materializer.lake.rows import row_count, size_of
-from materializer.lake.span_rows import Kept, rows_of_spans, scan_spans
+from materializer.lake.span_rows import ReadLimit, rows_of_spans, scan_spans
 from materializer.lake.statistics import TimeColumn
 from materializer.lake.table import DeltaFolder, features_of, is_typed_by_others, open_table
 from materializer.lake.types import columns_of
@@ -105,7 +105,7 @@ def read_small_rows(
     max_rows: int,
     max_bytes: int,
     is_exact: bool = False,
-    kept: Kept | None = None,
+    limit: ReadLimit | None = None,
     within: Within | None = None,
 ) -> pa.Table | None:
     """Return the rows of the files that may contain rows of *spans*; None if Spark has to read them.
@@ -120,7 +120,7 @@ def read_small_rows(
         max_rows: Maximum number of rows in these files, by their statistics.
         max_bytes: Maximum size of these files.
         is_exact: Whether only rows in *spans* are returned; else the result may also contain others.
-        kept: The most that is returned; None for no other limit than *max_rows*.
+        limit: The most that is returned; None for no other limit than *max_rows*.
         within: Rows with other values are not wanted; files that cannot have wanted ones are not opened.
     """
     try:
@@ -132,12 +132,12 @@ def read_small_rows(
         shared = table_at(path)
         if shared is not None and shared.is_shared:
             with suppress(pa.ArrowException):  # caused by a column of another reader, or raised again below
-                rows = _remembered(shared, found, columns, spans if is_exact else None, time, time_type, kept)
+                rows = _remembered(shared, found, columns, spans if is_exact else None, time, time_type, limit)
                 return None if rows is None else plain(rows)
         if any(_has_old_times(f.metadata) for f in found.rows.get_fragments()):
             return None
         if is_exact:
-            rows = scan_spans(found.rows, columns, spans, time, time_type, kept)
+            rows = scan_spans(found.rows, columns, spans, time, time_type, limit)
             return None if rows is None else plain(rows)
         return plain(found.rows.to_table(columns=list(columns)))
     except (DeltaError, MaterializerError, OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -240,7 +240,7 @@ def _remembered(
     spans: SpanSet | None,
     time: str,
     time_type: TimeType,
-    most: Kept | None,
+    most: ReadLimit | None,
 ) -> pa.Table | None:
     """Return the rows of some files, of which a block reads each once; None if Spark has to read them.
 

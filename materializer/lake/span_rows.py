@@ -21,7 +21,7 @@ GATHERED: Final = 50_000
 """Rows that are looked at together, which have batches of their own."""
 
 
-class Kept(NamedTuple):
+class ReadLimit(NamedTuple):
     """The most rows that a read returns, and the most bytes that they have in memory."""
 
     rows: int
@@ -34,7 +34,7 @@ def scan_spans(
     spans: SpanSet,
     time: str,
     time_type: TimeType,
-    most: Kept | None,
+    most: ReadLimit | None,
 ) -> pa.Table | None:
     """Return the rows in *spans*, of which most files of a refresh have few, or None if they are more than *most*.
 

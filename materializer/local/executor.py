@@ -46,7 +46,7 @@ class LocalExecutor(LocalReader):
     """Computes what is small and has local forms.
 
     Args:
-        rows: The most rows that are kept for one refresh; files with eight times as many are opened.
+        rows: The most rows that are needed for one refresh; files with eight times as many are opened.
         size: The most bytes of these rows; files of eight times as many are opened.
     """
 

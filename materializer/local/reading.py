@@ -26,7 +26,7 @@ class LocalReader:
     """Reads rows within bounds; rows of other buckets are skipped while files are read.
 
     Args:
-        rows: The most rows that are kept for one refresh; files with eight times as many are opened.
+        rows: The most rows that are needed for one refresh; files with eight times as many are opened.
         size: The most bytes of these rows; files of eight times as many are opened.
     """
 
@@ -58,7 +58,7 @@ class LocalReader:
             NotLocal: If Spark has to read them.
         """
         from materializer.lake.local_read import read_small_rows
-        from materializer.lake.span_rows import Kept
+        from materializer.lake.span_rows import ReadLimit
 
         found = read_small_rows(
             path,
@@ -70,7 +70,7 @@ class LocalReader:
             max_rows=OPENED * self.rows,
             max_bytes=OPENED * self.size,
             is_exact=True,
-            kept=Kept(self.rows, self.size),
+            limit=ReadLimit(self.rows, self.size),
             within=within,
         )
         if found is None:

@@ -57,7 +57,7 @@ def pricing(
 
     Args:
         prices: The prices in the lake.
-        local_rows: Rows that this process may keep; it opens files with eight times as many.
+        local_rows: Rows that this process may hold; it opens files with eight times as many.
         local_bytes: Bytes of these rows; it opens files of eight times as many.
         budget: What the driver holds, so that it picks rows itself.
     """
