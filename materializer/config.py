@@ -191,8 +191,8 @@ class Config:
         driver_lane_rows: The driver fetches and writes results of up to this many rows; Spark writes larger ones.
         driver_bytes: The driver fetches and rewrites rows whose files have up to this many bytes; Spark takes larger ones.
         executor: What computes a refresh: ``local`` this process, ``spark`` Spark, ``auto`` this process what is small.
-        local_rows: This process computes a refresh that reads up to this many rows.
-        local_bytes: This process computes a refresh that reads files of up to this many bytes.
+        local_rows: This process computes a run that needs up to this many rows; files with eight times as many are opened.
+        local_bytes: The most bytes that these rows have in memory; files of eight times as many are opened.
         price_tie_ms: Prices that differ by less than so many milliseconds do not decide; rows do.
         run_rows: Approximate number of source rows in one run of a backfill.
         log_max_entries: Entries of an invalidation log before neighbours are joined.
