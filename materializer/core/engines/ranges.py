@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -33,12 +33,21 @@ class StoredOfKey:
     """The stored result rows of one key.
 
     Args:
-        rows: The rows in order of time.
+        rows: The rows in order of time; only those around its changes where :meth:`WindowEngine.looks_at` says that these are enough.
         carried: For each of them the values of the columns that running state carries on.
+        starts: The starts of all rows that were read, in order, where *rows* has only some of them.
     """
 
     rows: list[StoredResult] = field(default_factory=list)
     carried: list[tuple[Any, ...]] = field(default_factory=list)
+    starts: Sequence[int] = ()
+
+    def count_in(self, start: int, end: int) -> int:
+        """Return how many rows that were read begin in [start, end)."""
+        if self.starts:
+            return bisect_left(self.starts, end) - bisect_left(self.starts, start)
+        first, stop = (bisect_left(self.rows, t, key=lambda k: k.w_start) for t in (start, end))
+        return stop - first
 
 
 @dataclass(frozen=True, slots=True)
