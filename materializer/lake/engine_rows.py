@@ -14,7 +14,7 @@ import pyarrow.types as pt
 
 from materializer.config import Budget
 from materializer.core.compiled.definition import SLICE, Definition, key_column
-from materializer.core.engines.ranges import StoredOfKey, StoredResult
+from materializer.core.engines.ranges import NO_TIME, StoredOfKey, StoredResult
 from materializer.core.engines.work import ChangedKeys, Key, frozen, joined
 from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, SpanSet
 from materializer.lake.extent import instants_of
@@ -172,6 +172,7 @@ def _around(rows: pa.Table, names: Sequence[str], near: Near, carried: Sequence[
     order = np.argsort(codes, kind="stable")[np.count_nonzero(codes < 0) :]
     codes, rows = codes[order], rows.take(pa.array(order))
     starts, ends = rows["w_start"].to_numpy(), rows["w_end"].to_numpy()
+    newest = rows["last_t"].fill_null(NO_TIME).to_numpy()
     first, stop = np.searchsorted(codes, known), np.searchsorted(codes, known, side="right")
     at = np.repeat(np.arange(len(near)), [len(of_key) for of_key in near.values()])
     bounds = ((max(lo, _FIRST), min(hi, _LAST)) for of_key in near.values() for lo, hi in of_key)
@@ -194,7 +195,8 @@ def _around(rows: pa.Table, names: Sequence[str], near: Near, carried: Sequence[
     for key, a, b in zip(near, first.tolist(), stop.tolist(), strict=True):
         if a < b:
             i, j = before[a], before[b]
-            found[key] = StoredOfKey(results[i:j], passed_on[i:j], array("q", starts[a:b].tobytes()))
+            times = (array("q", of_all[a:b].tobytes()) for of_all in (starts, newest))
+            found[key] = StoredOfKey(results[i:j], passed_on[i:j], *times)
     return found
 
 

@@ -70,7 +70,7 @@ class EngineRates:
 
 RATES: Final[Mapping[ExecutorKind, EngineRates]] = {
     ExecutorKind.LOCAL: EngineRates(
-        raw=2e-6, replaced=1.5e-6, begin=0.1, opened=5e-7, looked_at=1.5e-6, changed=1.5e-5, touched=8e-5
+        raw=2e-6, replaced=1.5e-6, begin=0.1, opened=5e-7, looked_at=1.5e-6, changed=1.5e-5, touched=1.5e-4
     ),
     ExecutorKind.SPARK: EngineRates(
         raw=1.2e-5, replaced=5e-6, begin=1.0, opened=1e-5, looked_at=5e-6, changed=2e-5, touched=1.5e-3

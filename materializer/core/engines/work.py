@@ -171,17 +171,12 @@ def parts_of(key: Key, ranges: Sequence[Range], stored: StoredOfKey, carried: Se
         stored: Its stored results.
         carried: The columns that are carried on.
     """
-    first, stop = (
-        [bisect_left(stored.rows, t, key=lambda k: k.w_start) for t in bounds]
-        for bounds in ((r.start for r in ranges), (r.end for r in ranges))
-    )
-    outside = (stored.rows[a:b] for a, b in zip([0, *stop], [*first, len(stored.rows)], strict=True))
-    newest = max((row.last_t for rows in outside for row in rows if row.last_t is not None), default=None)
-    nothing = (None,) * len(carried)
+    newest, nothing = stored.newest_outside(ranges), (None,) * len(carried)
+    before = (bisect_left(stored.rows, r.start, key=lambda k: k.w_start) for r in ranges)
     return [
         Part(
             *(key, r.start, r.end, r.raw_start, r.raw_end, newest),
             tuple(zip(carried, stored.carried[at - 1] if at else nothing, strict=True)),
         )
-        for r, at in zip(ranges, first, strict=True)
+        for r, at in zip(ranges, before, strict=True)
     ]
