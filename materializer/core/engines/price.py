@@ -31,6 +31,7 @@ class EngineRates:
         looked_at: For each stored result among which those around changed times are found.
         changed: For each changed row, as its change is read.
         touched: For each changed time, as its range is planned, computed and replaced.
+        computed: For each stored result in the slices of these ranges.
     """
 
     raw: float
@@ -40,6 +41,7 @@ class EngineRates:
     looked_at: float
     changed: float
     touched: float
+    computed: float
 
     def everything(self, rows: int, results: int) -> float:
         """Return the seconds of computing everything.
@@ -50,7 +52,7 @@ class EngineRates:
         """
         return rows * self.raw + results * self.replaced
 
-    def changes(self, rows: int, results: int, changed: int, touched: int) -> float:
+    def changes(self, rows: int, results: int, changed: int, touched: int, computed: int) -> float:
         """Return the seconds of computing what changed rows touch.
 
         Args:
@@ -58,9 +60,10 @@ class EngineRates:
             results: Stored results of these files.
             changed: Changed rows.
             touched: Changed times of keys; a lower bound of the ranges.
+            computed: Stored results in the slices of the ranges; 0 while these are not known.
         """
         found = rows * self.opened + results * self.looked_at
-        return self.begin + found + changed * self.changed + touched * self.touched
+        return self.begin + found + changed * self.changed + touched * self.touched + computed * self.computed
 
     def is_worth_it(self, everything: float, changes: float) -> bool:
         """Return whether computing everything is clearly cheaper."""
@@ -70,10 +73,17 @@ class EngineRates:
 
 RATES: Final[Mapping[ExecutorKind, EngineRates]] = {
     ExecutorKind.LOCAL: EngineRates(
-        raw=2e-6, replaced=1.5e-6, begin=0.1, opened=5e-7, looked_at=1.5e-6, changed=1.5e-5, touched=1.5e-4
+        raw=2e-6,
+        replaced=1.5e-6,
+        begin=0.1,
+        opened=5e-7,
+        looked_at=1.5e-6,
+        changed=1.5e-5,
+        touched=1.5e-4,
+        computed=3e-6,
     ),
     ExecutorKind.SPARK: EngineRates(
-        raw=1.2e-5, replaced=5e-6, begin=1.0, opened=1e-5, looked_at=5e-6, changed=2e-5, touched=1.5e-3
+        raw=1.2e-5, replaced=5e-6, begin=1.0, opened=1e-5, looked_at=5e-6, changed=2e-5, touched=7e-3, computed=3e-5
     ),
 }
 """The rates by executor; `python -m tests.benchmarks.scattered` measures what they are to predict."""

@@ -37,6 +37,8 @@ NEAR: Final = 2
 WIDER: Final = (32,)
 """Slices in which it looks for the keys that this leaves unclear, before it looks at all their results."""
 MAX_RAW_SPANS: Final = 64
+FAR: Final = 4
+"""After so many times that results reach dirt outside a run, all dirt is taken along."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,7 @@ class EnginePlanner:
         estimate: Callable[[SpanSet], Estimate],
         dirt: Callable[[SpanSet], tuple[Entry, ...]],
         changed_in: SpanSet = ANYWHERE,
+        reached_before: int = 0,
     ) -> EngineRun:
         """Return what a run over *window* computes.
 
@@ -121,6 +124,7 @@ class EnginePlanner:
             estimate: Cost of reading the raw rows of some spans.
             dirt: The log inside some spans.
             changed_in: Where something may have changed; what is only computed again by force gives no reason to doubt frozen history.
+            reached_before: How often results reached dirt outside the run, which was taken along.
         """
         above = SpanSet.of(Span(state.frozen, POS_INF))
         differed = SpanSet.union(e.span for e in state.log.entries if e.cause is Cause.DIFFERED) & above
@@ -140,12 +144,20 @@ class EnginePlanner:
         lives: Mapping[Key, Life] = {}
         if changed is not None and not (why_not := self._why_all(state, at)):
             parts, conflicts, why_not, lives = self._parts(state, changed, at, partials_version, changed_in)
+            if parts is not None:
+                results = sum(life.results for life in lives.values())
+                cheaper = self._everything.why(state, taken, partials_version, estimate, changed, results)
+                parts = None if cheaper else parts
         if changed is not None and parts is not None:
             touched = SpanSet.union(self._definition.grid.cover(Span(p.start, p.end)) for p in parts)
             stale = SpanSet.union(e.span for e in state.log.cut(self._whole(window)).left.entries) - spans
             reached = touched & stale & SpanSet.of(Span(NEG_INF, state.threshold))
+            if reached and reached_before >= FAR:
+                reached = stale  # each slice that is taken along may reach the one before it
             if reached and (more := dirt(spans | reached)) != taken:
-                return self.run(state, window, more, partials_version, estimate, dirt, changed_in)
+                return self.run(
+                    state, window, more, partials_version, estimate, dirt, changed_in, reached_before=reached_before + 1
+                )
             # above the threshold everything is still to be materialised
             work = Work(at, tuple(parts), state.frozen)
             windows = self._limit.of_parts(work, lives, changed.rows, state.cursor, partials_version)

@@ -130,8 +130,9 @@ class EngineRows:
     def executor_of(self, cost: Estimate) -> ExecutorKind:
         """Return what computes everything, as far as its cost tells."""
         local = self._local
-        fits = local is not None and cost.rows <= local.rows and cost.bytes <= local.size
-        return ExecutorKind.LOCAL if fits else ExecutorKind.SPARK
+        if local is None or cost.rows > local.rows or cost.bytes > local.size or local.why_not(self._definition):
+            return ExecutorKind.SPARK
+        return ExecutorKind.LOCAL
 
     @property
     def _definition(self) -> Definition:

@@ -41,6 +41,7 @@ class Everything:
         version: int,
         estimate: Callable[[SpanSet], Estimate],
         changed: ChangedKeys | None = None,
+        computed: int = 0,
     ) -> str:
         """Return why computing everything is cheaper than what changed rows touch, or "" where it is not, or may not be done.
 
@@ -50,6 +51,7 @@ class Everything:
             version: Version of the stored results.
             estimate: Cost of reading the raw rows of some spans.
             changed: The changed keys; None before they are read, when file statistics and the log tell how much changed.
+            computed: Stored results in the slices that would be computed; 0 before the ranges of the keys are planned.
         """
         is_exact = self._rows.aggregate.definition.spec.lateness == "recompute"
         is_cut = self._request.inside is not None or self._request.options.run_buckets is not None
@@ -60,6 +62,8 @@ class Everything:
             return ""
         below = SpanSet.of(Span(NEG_INF, state.threshold))
         dirty = SpanSet.union(e.span for e in taken) & below
+        if (SpanSet.union(e.span for e in state.log.entries) & below) - dirty:
+            return ""  # what was not asked for stays as it is
         whole, new = estimate(ANYWHERE), estimate(ANYWHERE - below).likely_rows
         count = state.changed_rows(min(known)) if changed is None else changed.rows
         rows = max((count or 0) - new, 0)
@@ -70,7 +74,7 @@ class Everything:
         rates = RATES[self._rows.executor_of(whole)]
         everything = rates.everything(whole.rows, stored.rows_in(ANYWHERE))
         results = stored.rows_in(dirty)
-        changes = rates.changes(estimate(dirty).likely_rows, results, rows, touched)
+        changes = rates.changes(estimate(dirty).likely_rows, results, rows, touched, computed)
         if not rates.is_worth_it(everything, changes):
             return ""
         return f"{rows:,} changed rows lie among about {results:,} results: computing everything is cheaper"

@@ -125,3 +125,29 @@ def test_a_forced_day_needs_no_spark_however_many_results_are_stored(tmp_path: P
 
     assert "local" == run.report.executor
     assert 24 <= run.report.rows_read <= 3 * 24
+
+
+def test_what_was_not_asked_for_stays_as_it_is(tmp_path: Path) -> None:
+    """
+    A refresh of one month leaves what is dirty elsewhere, however cheap computing everything would be.
+    """
+    lake = filled(tmp_path, MANY)
+    DeltaTable(str(tmp_path / "readings")).update(updates={"v": "v + 1"}, predicate="ts < '1970-12-01'")
+
+    [run] = lake.opened.refresh("made", start="1970-01-01", end="1970-02-01").runs
+
+    assert 24 * 31 <= run.report.rows_read <= 24 * 31 + 2
+    [rest] = lake.opened.refresh("made").runs
+    assert rest.report.rows_read >= 8_000
+
+
+def test_a_month_ends_where_each_session_reaches_the_one_before_it(tmp_path: Path) -> None:
+    """
+    Where everything is dirty, the newest session is computed with each month, and reaches the slice before its own: all is taken along.
+    """
+    lake = filled(tmp_path, MANY)
+    DeltaTable(str(tmp_path / "readings")).update(updates={"v": "v + 1"})
+
+    [run] = lake.opened.refresh("made", start="1970-01-01", end="1970-02-01").runs
+
+    assert MANY == run.report.rows_read
