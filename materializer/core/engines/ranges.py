@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 NO_TIME: Final = -(1 << 63)
-"""Stands for the event time of a row without one, where many are held as 64-bit integers."""
+"""Stands for the event time of a row without one, in an array of 64-bit integers."""
 
 
 class StoredResult(NamedTuple):
