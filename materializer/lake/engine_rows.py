@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
 from materializer.config import Budget
 from materializer.core.compiled.definition import SLICE, Definition, key_column
-from materializer.core.engines.ranges import StoredOfKey, StoredResult
+from materializer.core.engines.ranges import NO_TIME, StoredOfKey, StoredResult
 from materializer.core.engines.work import ChangedKeys, Key, frozen, joined
 from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, SpanSet
 from materializer.lake.extent import instants_of
+from materializer.lake.key_rows import codes_of
 from materializer.lake.keys import why_not_recorded
 from materializer.lake.local_read import read_rows_of_keys, read_small_changes, read_small_kept
 
@@ -26,6 +28,9 @@ MOST_OPENED: Final = 20_000_000
 """Most rows of the files in which the driver looks for the results of a few keys; it skips groups of rows by their statistics."""
 StoredResults = dict[Key, StoredOfKey]
 """The stored results of each key."""
+Near = Mapping[Key, Sequence[tuple[int, int]]]
+"""Where the results of each key are looked at; see :meth:`materializer.core.engines.base.WindowEngine.looks_at`."""
+_FIRST, _LAST = -(2**62), 2**62
 
 
 def changed_keys(
@@ -81,6 +86,7 @@ def stored_rows(
     *,
     since: SpanSet | None,
     carried: Sequence[str] = (),
+    near: Near | None = None,
 ) -> StoredResults | None:
     """Return the stored result rows of some keys, in order of time; None if Spark has to find them.
 
@@ -92,6 +98,7 @@ def stored_rows(
         keys: The keys; None for all.
         since: Only rows in these slices, and rows that are not final; None for all rows.
         carried: Additional columns to return.
+        near: Where results are looked at; None for everywhere.
     """
     columns, rows = stored_columns(definition, carried), None
     if keys and definition.spec.keys and not why_not_recorded(definition):
@@ -111,7 +118,7 @@ def stored_rows(
         )
     if rows is None:
         rows = small_table(budget, definition, path, version, columns, since)
-    return None if rows is None else by_keys(definition, rows, keys, carried)
+    return None if rows is None else by_keys(definition, rows, keys, carried, near)
 
 
 def stored_columns(definition: Definition, carried: Sequence[str]) -> list[str]:
@@ -121,11 +128,25 @@ def stored_columns(definition: Definition, carried: Sequence[str]) -> list[str]:
 
 
 def by_keys(
-    definition: Definition, rows: pa.Table, keys: Sequence[Key] | None, carried: Sequence[str]
+    definition: Definition,
+    rows: pa.Table,
+    keys: Sequence[Key] | None,
+    carried: Sequence[str],
+    near: Near | None = None,
 ) -> StoredResults:
-    """Return stored result rows by their keys, in order of time; of *keys* only, unless that is None."""
+    """Return stored result rows by their keys, in order of time.
+
+    Args:
+        definition: The definition.
+        rows: Stored result rows.
+        keys: Only rows of these keys; None for all.
+        carried: Additional columns to return.
+        near: Where results are looked at; None for everywhere.
+    """
     names = [key_column(k.name) for k in definition.spec.keys]
     rows = rows.sort_by([(n, "ascending") for n in _order(definition)])
+    if near is not None and keys is not None and names and not why_not_recorded(definition):
+        return _around(rows, names, {key: near.get(key, []) for key in keys}, carried)
     found: StoredResults = defaultdict(StoredOfKey)
     wanted = None if keys is None else set(keys)
     results = map(StoredResult._make, zip(*(_values(rows[n]) for n in STORED), strict=True))
@@ -136,6 +157,47 @@ def by_keys(
             of_key.rows.append(result)
             of_key.carried.append(values)
     return dict(found)
+
+
+def _around(rows: pa.Table, names: Sequence[str], near: Near, carried: Sequence[str]) -> StoredResults:
+    """Return the stored result rows around the changes of some keys; a Python object is made only of these rows.
+
+    Args:
+        rows: Stored result rows in order of time, which do not overlap within a key.
+        names: The columns of the keys.
+        near: Where results are looked at.
+        carried: Additional columns to return.
+    """
+    codes, known = codes_of([rows[n] for n in names], list(near))
+    order = np.argsort(codes, kind="stable")[np.count_nonzero(codes < 0) :]
+    codes, rows = codes[order], rows.take(pa.array(order))
+    starts, ends = rows["w_start"].to_numpy(), rows["w_end"].to_numpy()
+    newest = rows["last_t"].fill_null(NO_TIME).to_numpy()
+    first, stop = np.searchsorted(codes, known), np.searchsorted(codes, known, side="right")
+    at = np.repeat(np.arange(len(near)), [len(of_key) for of_key in near.values()])
+    bounds = ((max(lo, _FIRST), min(hi, _LAST)) for of_key in near.values() for lo, hi in of_key)
+    since, until = np.array(list(bounds), np.int64).reshape(-1, 2).T
+    every = np.sort(np.concatenate([starts, ends, since, until]))  # `unique` takes ten times as long
+    begun, ended = (codes * len(every) + np.searchsorted(every, times) for times in (starts, ends))
+    since, until = (known[at] * len(every) + np.searchsorted(every, times) for times in (since, until))
+    edges = np.zeros(len(order) + 1, np.int64)
+    np.add.at(edges, np.maximum(np.searchsorted(ended, since, side="right") - 1, first[at]), 1)
+    np.add.at(edges, np.minimum(np.searchsorted(begun, until) + 1, stop[at]), -1)
+    is_near = (np.cumsum(edges[:-1]) > 0) | ~rows["is_final"].to_numpy(zero_copy_only=False)
+    has_rows = first < stop
+    is_near[first[has_rows]] = is_near[stop[has_rows] - 1] = True
+    before = np.concatenate([[0], np.cumsum(is_near)])
+    found_rows = rows.filter(pa.array(is_near))
+    results = list(map(StoredResult._make, zip(*(_values(found_rows[n]) for n in STORED), strict=True)))
+    columns = [found_rows[n].to_pylist() for n in carried]
+    passed_on = list(zip(*columns, strict=True)) if columns else [()] * len(results)
+    found: StoredResults = {}
+    for key, a, b in zip(near, first.tolist(), stop.tolist(), strict=True):
+        if a < b:
+            i, j = before[a], before[b]
+            times = (array("q", of_all[a:b].tobytes()) for of_all in (starts, newest))
+            found[key] = StoredOfKey(results[i:j], passed_on[i:j], *times)
+    return found
 
 
 def _keys_of(columns: Sequence[pa.ChunkedArray], count: int) -> Iterable[Key]:
@@ -156,15 +218,24 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
 
 def keys_over(budget: Budget, definition: Definition, path: str, version: int, spans: SpanSet) -> list[Key] | None:
     """Return the keys that have stored results in *spans*; None if Spark has to look."""
-    stored = stored_rows(budget, definition, path, version, None, since=None)
-    if stored is None:
-        return None
-    return [key for key, of_key in stored.items() if any(_is_over(r, spans) for r in of_key.rows)]
-
-
-def _is_over(result: StoredResult, spans: SpanSet) -> bool:
-    at = bisect_right(spans.spans, result.w_start, key=lambda s: s.end)
-    return at < len(spans) and spans.spans[at].start <= result.w_end
+    names = [key_column(k.name) for k in definition.spec.keys]
+    rows = read_small_kept(
+        path,
+        version,
+        [*names, "w_start", "w_end"],
+        since=None,
+        time_type=definition.time_type,
+        max_rows=budget.stored,
+        max_bytes=budget.bytes,
+    )
+    if rows is None or not spans:
+        return None if rows is None else []
+    first = np.array([max(s.start, _FIRST) for s in spans], np.int64)
+    stop = np.array([min(s.end, _LAST) for s in spans], np.int64)
+    at = np.searchsorted(stop, rows["w_start"].to_numpy(), side="right")
+    is_over = (at < len(stop)) & (first[np.minimum(at, len(stop) - 1)] <= rows["w_end"].to_numpy())
+    over = rows.filter(pa.array(is_over))
+    return list(dict.fromkeys(_keys_of([over[n] for n in names], over.num_rows)))
 
 
 def small_table(

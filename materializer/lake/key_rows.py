@@ -44,7 +44,7 @@ def is_replaced(rows: pa.Table, names: Sequence[str], at: str, time_type: TimeTy
     instants = times.fill_null(0).to_numpy()
     found = inside(instants, only.whole)
     if only.of_keys:
-        codes, known = _codes([rows[name] for name in names], only.keys)
+        codes, known = codes_of([rows[name] for name in names], only.keys)
         near = np.flatnonzero((codes >= 0) & ~found)
         spans = [own for _, own in only.of_keys]
         found[near] = _in_spans(codes[near], instants[near], known, spans)
@@ -53,11 +53,11 @@ def is_replaced(rows: pa.Table, names: Sequence[str], at: str, time_type: TimeTy
 
 def is_of_keys(columns: Sequence[Any], keys: Sequence[Key]) -> Any:
     """Return which rows have one of some keys, by the columns of the keys, as an array of booleans."""
-    return _codes(columns, keys)[0] >= 0
+    return codes_of(columns, keys)[0] >= 0
 
 
-def _codes(columns: Sequence[Any], keys: Sequence[Key]) -> tuple[Any, Any]:
-    """Return a number for the key of each row, -1 for any other key, and the same number of each key."""
+def codes_of(columns: Sequence[Any], keys: Sequence[Key]) -> tuple[Any, Any]:
+    """Return a number for the key of each row, -1 for any other key, and the same number of each key; no key may occur twice."""
     rows = np.zeros(len(columns[0]) if columns else 0, np.int64)
     known = np.zeros(len(keys), np.int64)
     for i, column in enumerate(columns):

@@ -147,6 +147,17 @@ class WindowEngine:
         """
         raise NotImplementedError
 
+    def looks_at(self, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]] | None:  # noqa: ARG002 (of sessions)
+        """Return which stored results of a key :meth:`ranges` looks at; None for all of them.
+
+        Those that end after the start and begin before the end of an interval, one more on each side of it, the first and the
+        last of the key, and those that are not final.
+
+        Args:
+            spans: Closed intervals of changed times, in order.
+        """
+        return None
+
     # -- history whose raw rows may go -----------------------------------------------------------------------------------
 
     def why_not_freezable(self, lateness: str, stored: Container[str] | None = None) -> str:

@@ -11,14 +11,13 @@ life is long. In both cases one wrong row would cause unbounded work, so the win
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from materializer.core.engines.base import WindowEngine
 from materializer.core.engines.clock import ClosingClock
-from materializer.core.engines.ranges import StoredResult
+from materializer.core.engines.ranges import StoredOfKey
 from materializer.core.engines.work import Key, Part
 from materializer.core.time.spans import NEG_INF, POS_INF, Span
 
@@ -72,22 +71,19 @@ class Life:
     results: int = 0
 
     @classmethod
-    def of(cls, spans: Sequence[tuple[int, int]], stored: Sequence[StoredResult], around: Sequence[Span] = ()) -> Life:
+    def of(cls, spans: Sequence[tuple[int, int]], stored: StoredOfKey, around: Sequence[Span] = ()) -> Life:
         """Return the life that changed times and stored results show.
 
         Rows that are gone cut a stored result in two, at most once at each changed time.
 
         Args:
             spans: Closed intervals of changed times, in order.
-            stored: Stored results of the key, in order.
+            stored: Stored results of the key.
             around: The slices of the key's ranges.
         """
-        first = [lo for lo, _ in spans[:1]] + [k.w_start for k in stored[:1]]
-        last = [hi for _, hi in spans[-1:]] + [k.w_end for k in stored]
-        count = 0
-        for slices in around:
-            at, stop = (bisect_left(stored, t, key=lambda k: k.w_start) for t in (slices.start, slices.end))
-            count += stop - at
+        first = [lo for lo, _ in spans[:1]] + [k.w_start for k in stored.rows[:1]]
+        last = [hi for _, hi in spans[-1:]] + [k.w_end for k in stored.rows]
+        count = sum(stored.count_in(slices.start, slices.end) for slices in around)
         return cls(min(first, default=POS_INF), max(last, default=NEG_INF), count + len(spans) if around else 0)
 
 

@@ -72,6 +72,10 @@ class Closing(WindowEngine):
         """(length, number of windows in it at most) of the pieces of time that filling goes through."""
         return self.step, 1
 
+    def looks_at(self, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]] | None:
+        """Return the changed times; None where windows are filled, from the nearest with rows on: see :meth:`WindowEngine.looks_at`."""
+        return None if self.fills else list(spans)
+
     @property
     def spacing(self) -> int:
         """The step."""
@@ -162,6 +166,8 @@ def plan(
 def _border(spans: Sequence[tuple[int, int]], stored: Sequence[StoredResult]) -> int | None:
     """Return the latest known time at which the key has a row both before and after the change; None without one."""
     times = {t for row in stored for t in (row.last_t, row.first_t) if t is not None}
+    if times and not _is_inside(newest := max(times), spans):
+        return newest
     return next((t for t in sorted(times, reverse=True) if not _is_inside(t, spans)), None)
 
 

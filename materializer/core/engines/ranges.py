@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
+
+NO_TIME: Final = -(1 << 63)
+"""Stands for the event time of a row without one, in an array of 64-bit integers."""
 
 
 class StoredResult(NamedTuple):
@@ -33,12 +36,32 @@ class StoredOfKey:
     """The stored result rows of one key.
 
     Args:
-        rows: The rows in order of time.
+        rows: The rows in order of time; only those around its changes where :meth:`WindowEngine.looks_at` says that these are enough.
         carried: For each of them the values of the columns that running state carries on.
+        starts: The starts of all rows that were read, in order, where *rows* has only some of them.
+        newest: The largest event time of each of these; ``NO_TIME`` for a filled row.
     """
 
     rows: list[StoredResult] = field(default_factory=list)
     carried: list[tuple[Any, ...]] = field(default_factory=list)
+    starts: Sequence[int] = ()
+    newest: Sequence[int] = ()
+
+    def count_in(self, start: int, end: int) -> int:
+        """Return how many rows that were read begin in [start, end)."""
+        if self.starts:
+            return bisect_left(self.starts, end) - bisect_left(self.starts, start)
+        first, stop = (bisect_left(self.rows, t, key=lambda k: k.w_start) for t in (start, end))
+        return stop - first
+
+    def newest_outside(self, ranges: Sequence[Range]) -> int | None:
+        """Return the largest event time of the rows that begin outside of some ranges, which are disjoint and in order."""
+        starts = self.starts or [row.w_start for row in self.rows]
+        newest = self.newest or [NO_TIME if row.last_t is None else row.last_t for row in self.rows]
+        edges = [0, *(bisect_left(starts, t) for r in ranges for t in (r.start, r.end)), len(starts)]
+        outside = zip(edges[::2], edges[1::2], strict=True)
+        found = max((max(newest[a:b]) for a, b in outside if a < b), default=NO_TIME)
+        return None if found == NO_TIME else found
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,6 +108,10 @@ class SessionWindow(WindowEngine):
             again.add(newest)
         return merge_ranges([*found, *_alone(self, stored, again - touched)])
 
+    def looks_at(self, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Return the intervals around changed times; see :meth:`WindowEngine.looks_at`."""
+        return [(lo, min(hi + self.session_gap, POS_INF)) for lo, hi in _joined(self, spans)]
+
     @property
     def resumes_from(self) -> Literal["session"]:
         """A session that began earlier owns the rows within its gap."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from materializer.core.engines.clock import ClosingClock
+from materializer.core.engines.ranges import Range, StoredOfKey
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
 
 Key = tuple[Any, ...]
@@ -158,3 +160,23 @@ def raw_spans(parts: Iterable[Part], most: int, *, last_long: bool) -> SpanSet:
     """
     spans = SpanSet.union(Span(NEG_INF if last_long else p.raw_start, p.raw_end) for p in parts)
     return spans.at_most(most)
+
+
+def parts_of(key: Key, ranges: Sequence[Range], stored: StoredOfKey, carried: Sequence[str]) -> list[Part]:
+    """Return the ranges of a key, each with what it carries on: the columns of the last stored row before it, nulls without one.
+
+    Args:
+        key: The key.
+        ranges: Its ranges, disjoint and in order, as engines return them.
+        stored: Its stored results.
+        carried: The columns that are carried on.
+    """
+    newest, nothing = stored.newest_outside(ranges), (None,) * len(carried)
+    before = (bisect_left(stored.rows, r.start, key=lambda k: k.w_start) for r in ranges)
+    return [
+        Part(
+            *(key, r.start, r.end, r.raw_start, r.raw_end, newest),
+            tuple(zip(carried, stored.carried[at - 1] if at else nothing, strict=True)),
+        )
+        for r, at in zip(ranges, before, strict=True)
+    ]

@@ -7,7 +7,6 @@ plan says so.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -16,27 +15,30 @@ from materializer.core.engines.base import WindowEngine
 from materializer.core.engines.cardinality import Life
 from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.ranges import Range, StoredOfKey, StoredResult
-from materializer.core.engines.work import ChangedKeys, Key, Part, Work, raw_spans, together
+from materializer.core.engines.work import ChangedKeys, Key, Part, Work, parts_of, raw_spans, together
 from materializer.core.refresh.invalidation import Cause, Entry
 from materializer.core.refresh.plan import Estimate, Plan, Recompute, Rejected, Settle
-from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
+from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import ChangeFeedGapError
 from materializer.journal.state import AggregateState
 from materializer.services.aggregate import Aggregate
 from materializer.services.planning.engine_rows import EngineRows
+from materializer.services.planning.everything import ANYWHERE, Everything, looked_at
 from materializer.services.planning.runs import Request
 from materializer.services.planning.window_limit import WindowLimit
 
 if TYPE_CHECKING:
-    from materializer.lake.engine_rows import StoredResults
+    from materializer.lake.engine_rows import Near, StoredResults
+    from materializer.lake.extent import Extent
 
-ANYWHERE: Final = SpanSet.of(EVERYTHING)
 TOO_MANY: Final = "more kept results than the driver holds"
 NEAR: Final = 2
 """Slices before the first change in which a planner looks first."""
 WIDER: Final = (32,)
 """Slices in which it looks for the keys that this leaves unclear, before it looks at all their results."""
 MAX_RAW_SPANS: Final = 64
+FAR: Final = 4
+"""After so many times that results reach dirt outside a run, all dirt is taken along."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,7 @@ class EnginePlanner:
         rows: Reads rows of the aggregate's source, and its stored results.
         request: What was asked.
         limit: Counts the windows of a run before they are made.
+        stored: Returns the files of a version of the stored results.
         most_parts: Maximum number of ranges; more are computed by computing everything.
     """
 
@@ -77,9 +80,10 @@ class EnginePlanner:
         rows: EngineRows,
         request: Request,
         limit: WindowLimit,
-        *,
+        stored: Callable[[int], Extent],
         most_parts: int,
     ) -> None:
+        self._everything = Everything(rows, request, stored)
         self._rows = rows
         self._limit = limit
         self._most_parts = most_parts
@@ -105,6 +109,7 @@ class EnginePlanner:
         estimate: Callable[[SpanSet], Estimate],
         dirt: Callable[[SpanSet], tuple[Entry, ...]],
         changed_in: SpanSet = ANYWHERE,
+        reached_before: int = 0,
     ) -> EngineRun:
         """Return what a run over *window* computes.
 
@@ -119,6 +124,7 @@ class EnginePlanner:
             estimate: Cost of reading the raw rows of some spans.
             dirt: The log inside some spans.
             changed_in: Where something may have changed; what is only computed again by force gives no reason to doubt frozen history.
+            reached_before: How often results reached dirt outside the run, which was taken along.
         """
         above = SpanSet.of(Span(state.frozen, POS_INF))
         differed = SpanSet.union(e.span for e in state.log.entries if e.cause is Cause.DIFFERED) & above
@@ -126,20 +132,32 @@ class EnginePlanner:
         if differed - spans and (more := dirt(spans | differed)) != taken:
             return self.run(state, window, more, partials_version, estimate, dirt, changed_in)
         changed, why_not = None, self._why_not_fine(state, taken)
-        if not why_not:
+        cheaper = "" if why_not else self._everything.why(state, taken, partials_version, estimate)
+        if not why_not and not cheaper:
             changed, why_not = self._changed(state, taken, partials_version)
+        if changed is not None:
+            cheaper = self._everything.why(state, taken, partials_version, estimate, changed)
+            changed = None if cheaper else changed
         at = self._bounds(state, changed)
         parts = None
         conflicts = SpanSet()
         lives: Mapping[Key, Life] = {}
         if changed is not None and not (why_not := self._why_all(state, at)):
             parts, conflicts, why_not, lives = self._parts(state, changed, at, partials_version, changed_in)
+            if parts is not None:
+                results = sum(life.results for life in lives.values())
+                cheaper = self._everything.why(state, taken, partials_version, estimate, changed, results)
+                parts = None if cheaper else parts
         if changed is not None and parts is not None:
             touched = SpanSet.union(self._definition.grid.cover(Span(p.start, p.end)) for p in parts)
             stale = SpanSet.union(e.span for e in state.log.cut(self._whole(window)).left.entries) - spans
             reached = touched & stale & SpanSet.of(Span(NEG_INF, state.threshold))
+            if reached and reached_before >= FAR:
+                reached = stale  # each slice that is taken along may reach the one before it
             if reached and (more := dirt(spans | reached)) != taken:
-                return self.run(state, window, more, partials_version, estimate, dirt, changed_in)
+                return self.run(
+                    state, window, more, partials_version, estimate, dirt, changed_in, reached_before=reached_before + 1
+                )
             # above the threshold everything is still to be materialised
             work = Work(at, tuple(parts), state.frozen)
             windows = self._limit.of_parts(work, lives, changed.rows, state.cursor, partials_version)
@@ -147,12 +165,13 @@ class EnginePlanner:
             made = changed.rows * self._windows.share if windows is None else windows
             return EngineRun(work, steps, taken, conflicts, lives, made)
         whole = self._whole(window)
-        if differed:  # results anywhere may have been built on what differs
+        if differed or cheaper:  # results anywhere may have been built on what differs, or lie around what changed
             whole |= SpanSet.of(Span(NEG_INF, state.threshold))
-        rejected = (Rejected("recompute of what changed", why_not),)
+        why = cheaper or why_not
+        rejected = (Rejected("recompute of what changed", why),)
         work, cost = Work(at, since=state.frozen), estimate(above)
         windows = self._limit.of_everything(work, cost.rows, state.cursor, partials_version)
-        step = Recompute(whole & above, why_not, cost, rejected, is_rebuild=True, windows=windows)
+        step = Recompute(whole & above, why, cost, rejected, is_rebuild=not cheaper, windows=windows)
         return EngineRun(work, (step,), taken, self._all_conflicts(state, taken, partials_version, changed_in))
 
     def again(self, state: AggregateState, plan: Plan, spans: SpanSet) -> Work:
@@ -272,7 +291,8 @@ class EnginePlanner:
         """
         keys = list(changed.spans)
         near = self._near(changed, NEAR) if changed.is_insert_only else None
-        stored = self._kept(version, keys, near, state.frozen) if keys else {}
+        only = looked_at(self._windows, changed) if state.frozen == NEG_INF else None
+        stored = self._kept(version, keys, near, state.frozen, only) if keys else {}
         others: StoredResults | None = {}
         if at != ClosingClock.of(state.engine):
             others = self._kept(version, None, SpanSet())
@@ -288,7 +308,7 @@ class EnginePlanner:
             if not unclear:
                 break
             since = None if wider is None else self._near(changed, wider)
-            older = self._kept(version, unclear, since, state.frozen)
+            older = self._kept(version, unclear, since, state.frozen, only)
             if older is None:
                 return None, SpanSet(), TOO_MANY, {}
             stored |= {key: older.get(key, StoredOfKey()) for key in unclear}
@@ -306,9 +326,9 @@ class EnginePlanner:
         for key, ranges in found.items():
             if ranges:
                 of_key = stored.get(key, StoredOfKey())
-                parts += _parts_of(key, ranges, of_key, carried)
+                parts += parts_of(key, ranges, of_key, carried)
                 around = SpanSet.union(self._definition.grid.cover(Span(r.start, r.end)) for r in ranges)
-                lives[key] = Life.of(changed.spans.get(key, []), of_key.rows, around.spans)
+                lives[key] = Life.of(changed.spans.get(key, []), of_key, around.spans)
         return parts, conflicts, "", lives
 
     def _above(self, bound: int, ranges: Sequence[Range], stored: Sequence[StoredResult]) -> list[Range]:
@@ -350,9 +370,14 @@ class EnginePlanner:
         return SpanSet.of(Span(edge, POS_INF))
 
     def _kept(
-        self, version: int, keys: Sequence[Key] | None, since: SpanSet | None, frozen: int = NEG_INF
+        self,
+        version: int,
+        keys: Sequence[Key] | None,
+        since: SpanSet | None,
+        frozen: int = NEG_INF,
+        near: Near | None = None,
     ) -> StoredResults | None:
-        found = self._rows.stored_rows(version, keys, since, self._carried())
+        found = self._rows.stored_rows(version, keys, since, self._carried(), near)
         if found is None or since is None or frozen == NEG_INF:
             return found
         # one that was frozen while it was open lies anywhere, and says nothing of what lies between
@@ -414,28 +439,3 @@ def _windows(aggregate: Aggregate) -> WindowEngine:
 
 def _counted(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
-def _parts_of(key: Key, ranges: Sequence[Range], stored: StoredOfKey, carried: Sequence[str]) -> list[Part]:
-    """Return the ranges of a key, each with what it carries on: the columns of the last stored row before it, nulls without one.
-
-    Args:
-        key: The key.
-        ranges: Its ranges, disjoint and in order, as engines return them.
-        stored: Its stored results.
-        carried: The columns that are carried on.
-    """
-    first, stop = (
-        [bisect_left(stored.rows, t, key=lambda k: k.w_start) for t in bounds]
-        for bounds in ((r.start for r in ranges), (r.end for r in ranges))
-    )
-    outside = (stored.rows[a:b] for a, b in zip([0, *stop], [*first, len(stored.rows)], strict=True))
-    newest = max((row.last_t for rows in outside for row in rows if row.last_t is not None), default=None)
-    nothing = (None,) * len(carried)
-    return [
-        Part(
-            *(key, r.start, r.end, r.raw_start, r.raw_end, newest),
-            tuple(zip(carried, stored.carried[at - 1] if at else nothing, strict=True)),
-        )
-        for r, at in zip(ranges, first, strict=True)
-    ]

@@ -13,13 +13,14 @@ from materializer.config import Budget
 from materializer.core.compiled.definition import Definition
 from materializer.core.engines.ranges import StoredResult
 from materializer.core.engines.work import ChangedKeys, Key
+from materializer.core.refresh.plan import Estimate, ExecutorKind
 from materializer.core.time.spans import EVERYTHING, NEG_INF, SpanSet
 from materializer.local.executor import LocalExecutor
 from materializer.local.kinds import NotLocal
 from materializer.services.aggregate import Aggregate
 
 if TYPE_CHECKING:
-    from materializer.lake.engine_rows import StoredResults
+    from materializer.lake.engine_rows import Near, StoredResults
     from materializer.spark.engines.windowing import Windowing
     from materializer.spark.run.spark import Spark
 
@@ -95,7 +96,12 @@ class EngineRows:
         return self._windows.keys_over(self._definition, self._partials, version, spans) if found is None else found
 
     def stored_rows(
-        self, version: int, keys: Sequence[Key] | None, since: SpanSet | None, carried: Sequence[str]
+        self,
+        version: int,
+        keys: Sequence[Key] | None,
+        since: SpanSet | None,
+        carried: Sequence[str],
+        near: Near | None = None,
     ) -> StoredResults | None:
         """Return stored results by key; None when there are more than the driver holds.
 
@@ -104,19 +110,29 @@ class EngineRows:
             keys: The keys; None for all.
             since: Only rows in these slices, and rows that are not final; None for all rows.
             carried: Additional columns to return.
+            near: Where the results of each key are looked at; None for everywhere.
         """
         from materializer.lake import engine_rows
 
         found = engine_rows.stored_rows(
-            self.budget, self._definition, self._partials, version, keys, since=since, carried=carried
+            self.budget, self._definition, self._partials, version, keys, since=since, carried=carried, near=near
         )
         if found is not None:
             return found
-        return self._windows.kept_rows(self._definition, self._partials, version, keys, since=since, carried=carried)
+        return self._windows.kept_rows(
+            self._definition, self._partials, version, keys, since=since, carried=carried, near=near
+        )
 
     def stored_across(self, version: int, bound: int) -> list[StoredResult]:
         """Return the stored results across an instant, joined into one."""
         return self._windows.kept_across(self._partials, version, bound)
+
+    def executor_of(self, cost: Estimate) -> ExecutorKind:
+        """Return what computes everything, as far as its cost tells."""
+        local = self._local
+        if local is None or cost.rows > local.rows or cost.bytes > local.size or local.why_not(self._definition):
+            return ExecutorKind.SPARK
+        return ExecutorKind.LOCAL
 
     @property
     def _definition(self) -> Definition:

@@ -109,7 +109,7 @@ class RunPlanner:
             limit = WindowLimit(observation, engine, config.limits.windows)
             by_spark = (request.options.executor or config.executor) == "spark"
             rows = EngineRows(observation.aggregate, engine, config.budget, None if by_spark else local)
-            self.of_engine = EnginePlanner(rows, request, limit, most_parts=config.budget.listed)
+            self.of_engine = EnginePlanner(rows, request, limit, observation.partials, config.budget.listed)
         self.why_again = ""
         """Why it plans again, for a plan that says what it does."""
         self._doing = ""
@@ -390,8 +390,8 @@ class RunPlanner:
             match step:
                 case Recompute(keys=int()) if results is not None:
                     bound += results
-                case Recompute(spans=spans, windows=int(windows), is_rebuild=is_rebuild):
-                    bound += windows + (0 if is_rebuild else _likely(stored, spans))
+                case Recompute(spans=spans, windows=int(windows), changed_rows=changed):
+                    bound += windows + (0 if changed is None else _likely(stored, spans))  # None: everything is new
                 case Recompute(spans=spans, estimate=estimate, changed_rows=changed):
                     groups = float(estimate.rows) if changed is None else _likely(stored, spans) + changed
                     if ratio:

@@ -21,7 +21,7 @@ from materializer.core.engines.work import ChangedKeys, Key, frozen, joined
 from materializer.core.refresh.plan import MAX_SPANS
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.journal.events import SourceIdentity
-from materializer.lake.engine_rows import StoredResults, by_keys, small_table, stored_columns
+from materializer.lake.engine_rows import Near, StoredResults, by_keys, small_table, stored_columns
 from materializer.spark.engines.daily_time_series import day_from_sql
 from materializer.spark.engines.query import END, TIME
 from materializer.spark.engines.run import engine_of, prepared
@@ -133,6 +133,7 @@ def kept_rows(
     *,
     since: SpanSet | None,
     carried: Sequence[str] = (),
+    near: Near | None = None,
 ) -> StoredResults | None:
     """Return the stored result rows of some keys, in order of time, with the columns that running state carries on.
 
@@ -147,11 +148,12 @@ def kept_rows(
         keys: The keys; None for all.
         since: Only rows in these slices, and rows that are not final; None for all rows.
         carried: Additional columns to return.
+        near: Where the results of each key are looked at; None for everywhere.
     """
     columns = stored_columns(definition, carried)
     frame = _kept_frame(spark, definition, path, version, keys, since).select(*map(quoted, columns))
     rows = c.few(frame, budget.stored)
-    return None if rows is None else by_keys(definition, rows, keys, carried)
+    return None if rows is None else by_keys(definition, rows, keys, carried, near)
 
 
 def kept_across(spark: SparkSession, path: str, version: int, bound: int) -> list[StoredResult]:

@@ -17,7 +17,7 @@ from materializer.core.refresh.plan import Plan
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
 from materializer.errors import ChangeFeedGapError
 from materializer.journal.events import SourceIdentity
-from materializer.lake.engine_rows import StoredResults
+from materializer.lake.engine_rows import Near, StoredResults
 from materializer.spark.engines import arrival, key_results, questions, run
 from materializer.spark.engines.census import Census, census
 from materializer.spark.engines.query import Before
@@ -293,11 +293,12 @@ class Windowing:
         *,
         since: SpanSet | None,
         carried: Sequence[str],
+        near: Near | None = None,
     ) -> StoredResults | None:
         """Return stored result rows; see :mod:`.questions`."""
         with spoken("reading kept results", table=path, version=version):
             return questions.kept_rows(
-                self._spark, self._budget, definition, path, version, keys, since=since, carried=carried
+                self._spark, self._budget, definition, path, version, keys, since=since, carried=carried, near=near
             )
 
     def kept_across(self, path: str, version: int, bound: int) -> list[StoredResult]:

@@ -12,7 +12,7 @@ from materializer.core.engines.cardinality import (
     is_too_many,
 )
 from materializer.core.engines.clock import ClosingClock
-from materializer.core.engines.ranges import StoredResult
+from materializer.core.engines.ranges import StoredOfKey, StoredResult
 from materializer.core.engines.work import Part
 from materializer.core.time.spans import NEG_INF, POS_INF, Span
 
@@ -109,7 +109,8 @@ def test_an_open_range_ends_with_the_life_of_its_key() -> None:
     """
     lives = {
         ("a",): Life.of(
-            [(100, 110)], [StoredResult(40, 50, 41, 49, True, 2), StoredResult(200, 210, 201, 202, True, 1)]
+            [(100, 110)],
+            StoredOfKey([StoredResult(40, 50, 41, 49, True, 2), StoredResult(200, 210, 201, 202, True, 1)]),
         )
     }
     assert Life(40, 210) == lives["a",]
@@ -123,7 +124,7 @@ def test_a_range_without_a_beginning_begins_with_the_rows() -> None:
     """
     Rows that no kept result shows may lie anywhere where the source has rows; where that is unknown, so is the number.
     """
-    lives = {("a",): Life.of([(100, 110)], [])}
+    lives = {("a",): Life.of([(100, 110)], StoredOfKey())}
     everything = [part(NEG_INF, POS_INF)]
     assert 61 + 1 + 1 == in_parts(bars(10), everything, lives, Span(-500, 700), ClosingClock())
     assert in_parts(bars(10), everything, lives, None, ClosingClock()) is None
