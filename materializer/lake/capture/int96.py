@@ -52,7 +52,7 @@ def why_misread(
     return fact(path, key, lambda: _why_misread(path, after, run, names))
 
 
-def _why_misread(path: str, after: int, run: Sequence[Commit], names: Collection[str]) -> str | None:
+def _why_misread(path: str, after: int, run: Sequence[Commit], names: set[str]) -> str | None:
     is_near: dict[str, bool] = {}
     for commit in run:
         added = [f for f in commit.adds if f.data_change]
