@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote
 
 import numpy as np
@@ -161,10 +161,8 @@ def inserted_rows(table: DeltaTable, path: str, run: Sequence[Commit], columns: 
     expected = [schema.field(n).type if n in schema.names else None for n in names]
     read: list[pa.Table] = []
     for _, file in adds:
-        source: Any = f"{path}/{unquote(file.path)}"
-        if file.bytes <= SMALL:
-            with open(source, "rb") as opened:  # noqa: PTH123 (three thousand paths take a while, as do three thousand file systems)
-                source = pa.py_buffer(opened.read())
+        name = f"{path}/{unquote(file.path)}"
+        source = pa.py_buffer(places.read(name)) if file.bytes <= SMALL else name
         rows = pq.ParquetFile(source, coerce_int96_timestamp_unit="us").read(columns=names, use_threads=False)
         if not read or rows.schema != read[0].schema:
             if sorted(rows.column_names) != sorted(names) or [rows.schema.field(n).type for n in names] != expected:
