@@ -84,12 +84,17 @@ def instant(value: Any, time_type: TimeType) -> int | None:
     try:
         if time_type.is_integer:
             return int(value)
-        moment = datetime.fromisoformat(_FRACTION.sub(r".\1", str(value)))
+        moment = _moment(str(value))
     except (ValueError, TypeError):
         return None
     if time_type is TimeType.TIMESTAMP:
         return None if moment.tzinfo is None else (moment - _EPOCH) // _MICROSECOND
     return (moment.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+
+
+@lru_cache(maxsize=65_536)  # the statistics of a file are read for its times, and for what the library misreads
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(_FRACTION.sub(r".\1", text))
 
 
 def bounds(stats: Mapping[str, Any], partition: Mapping[str, str | None], column: TimeColumn | None) -> FileRange:

@@ -216,11 +216,11 @@ class _Run:
         parts += [self._rolled_up(f"roll_up_{i}", step) for i, step in enumerate(plan.rollups)]
         if merges or plan.retracts or plan.replaced != plan.remade:
             spans = plan.replaced - plan.remade - gone
-            came = [self._stored(spans, without_groups=bool(keyed))]
-            came += [self._changed(f"merge_{i}", step, INSERTED) for i, step in enumerate(merges)]
+            stored = self._stored(spans, without_groups=bool(keyed))
+            came = [self._changed(f"merge_{i}", step, INSERTED) for i, step in enumerate(merges)]
             came += [self._changed(f"came_{i}", step, CAME) for i, step in enumerate(plan.retracts)]
             went = [self._changed(f"went_{i}", step, WENT) for i, step in enumerate(plan.retracts)]
-            parts.append(self._merge(came, went) if len(came) > 1 else came[0])
+            parts.append(self._merge(stored, came, went) if came else stored)
         return " UNION ALL BY NAME ".join(parts)
 
     def _results(self, replaced: SpanSet) -> str:
@@ -361,16 +361,25 @@ class _Run:
         names = [f"{ours} AS {quoted(column)}" for ours, column in zip(by, definition.group_columns, strict=True)]
         return f"SELECT {', '.join(names)}, {builds} FROM {name} GROUP BY {', '.join(by)}"
 
-    def _merge(self, came: Sequence[str], went: Sequence[str]) -> str:
-        """Return SQL of the partials of the rows that came, less those of the rows that went."""
+    def _merge(self, stored: str, came: Sequence[str], went: Sequence[str]) -> str:
+        """Return SQL of stored partials with those of the rows that came, less those of the rows that went.
+
+        Only the groups of these rows are merged, which are few of many; the others are passed on as they are stored.
+        """
         signs = [(sql, 1) for sql in came] + [(sql, -1) for sql in went]
-        rows = " UNION ALL BY NAME ".join(f"SELECT *, {sign} AS {SIGN} FROM ({sql})" for sql, sign in signs)
+        changes = " UNION ALL BY NAME ".join(f"SELECT *, {sign} AS {SIGN} FROM ({sql})" for sql, sign in signs)
+        columns = list(map(quoted, self.definition.group_columns))
+        same = " AND ".join(f"stored.{column} IS NOT DISTINCT FROM changes.{column}" for column in columns)
+        others, touched = (f"({stored}) AS stored {join} JOIN changes ON {same}" for join in ("ANTI", "SEMI"))
         forms = self.forms.retracts if went else self.forms.merges
         values = ", ".join(f"{sql} AS {quoted(column)}" for column, sql in forms.items())
-        by = ", ".join(map(quoted, self.definition.group_columns))
+        by = ", ".join(columns)
+        rows = f"SELECT *, 1 AS {SIGN} FROM {touched} UNION ALL BY NAME SELECT * FROM changes"
         found = f"SELECT {by}, {values} FROM ({rows}) GROUP BY {by}"
         count = quoted(str(self.definition.layout.row_count))
-        return f"SELECT * FROM ({found}) WHERE {failing(f'{count} < 0', f'{count} > 0')}" if went else found
+        merged = f"SELECT * FROM ({found}) WHERE {failing(f'{count} < 0', f'{count} > 0')}" if went else found
+        both = f"SELECT * FROM {others} UNION ALL BY NAME {merged}"
+        return f"SELECT * FROM (WITH changes AS MATERIALIZED ({changes}) {both})"
 
     def _partial_list(self, of: str = "") -> str:
         return ", ".join(of + quoted(name) for name in self.forms.partials)

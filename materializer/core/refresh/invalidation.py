@@ -159,8 +159,14 @@ class InvalidationLog:
         Args:
             window: Whole buckets. An entry that extends beyond them is cut, and the rest stays in the log.
         """
-        taken = [_within(e, s) for e in self.entries for s in SpanSet((e.span,)) & window]
-        left = [_within(e, s) for e in self.entries for s in SpanSet((e.span,)) - window]
+        if not self.entries or window.covers(Span(self.entries[0].span.start, self.entries[-1].span.end)):
+            return Cut(self.entries, InvalidationLog())
+        taken, left = [], []
+        for entry in self.entries:
+            whole = SpanSet((entry.span,))
+            inside = whole & window
+            taken += [_within(entry, s) for s in inside]
+            left += [] if inside == whole else [_within(entry, s) for s in whole - inside]
         return Cut(tuple(_normalised(taken)), InvalidationLog(tuple(_normalised(left))))
 
     def split(self, edge: int) -> tuple[InvalidationLog, InvalidationLog]:

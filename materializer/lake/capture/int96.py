@@ -46,8 +46,13 @@ def why_misread(
         OSError: If a file of the feed does not exist.
     """
     names = {name for name, kind in schema if name in columns and _ZONED.search(kind)}
-    if not names:
+    if not names or not run:
         return None
+    key = "misread", run[0].version, run[-1].version, len(run), run[-1].timestamp, *sorted(names)
+    return fact(path, key, lambda: _why_misread(path, after, run, names))
+
+
+def _why_misread(path: str, after: int, run: Sequence[Commit], names: set[str]) -> str | None:
     is_near: dict[str, bool] = {}
     for commit in run:
         added = [f for f in commit.adds if f.data_change]

@@ -29,12 +29,14 @@ class FeedSize:
         bytes: Size of the files that hold them.
         files: Number of these files.
         change_files: How many of them are files of the change feed.
+        commits: Number of the commits.
     """
 
     rows: int = 0
     bytes: int = 0
     files: int = 0
     change_files: int = 0
+    commits: int = 1
 
     def __add__(self, other: FeedSize) -> FeedSize:
         return FeedSize(
@@ -42,6 +44,7 @@ class FeedSize:
             self.bytes + other.bytes,
             self.files + other.files,
             self.change_files + other.change_files,
+            self.commits + other.commits,
         )
 
 
@@ -63,7 +66,7 @@ def by_worth(context: CaptureContext, run: Sequence[Commit], why_not: WhyNotRead
         ahead.learn(commit)
 
     def why(commits: Sequence[Commit]) -> str:
-        size = reduce(FeedSize.__add__, (sizes[c.version] for c in commits), FeedSize())
+        size = reduce(FeedSize.__add__, (sizes[c.version] for c in commits), FeedSize(commits=0))
         return why_not(size, lambda: _touched(ahead, commits))
 
     whole = why(run)

@@ -29,7 +29,7 @@ from urllib.parse import unquote
 from uuid import uuid4
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, Schema, write_deltalake
 from deltalake.transaction import AddAction, RemoveAction
 
 from materializer.errors import RetryableError, WriteFencedError
@@ -64,6 +64,8 @@ class NewFiles:
         self._may_be_committed = False
         self._staged = ""
         self._configuration: dict[str, str] = {}
+        self._schema: Schema | None = None
+        self._written: list[DataFile] = []
 
     def begin(self, opened: DeltaTable, *, by_driver: bool = False) -> str:
         """Create the folder, after removing that of an earlier attempt, which failed, and return where to write.
@@ -73,7 +75,7 @@ class NewFiles:
             by_driver: Whether this process writes the files, by :meth:`write`; they may begin on this machine.
         """
         self._clear()
-        self._may_be_committed = False
+        self._may_be_committed, self._written = False, []
         self.folder = f"{self.path}/{self._name}{uuid4().hex[:12]}"
         if by_driver and not places.is_local(self.path):
             self._staged = tempfile.mkdtemp(prefix="materializer-")
@@ -81,20 +83,20 @@ class NewFiles:
         with translated(self.path, "writing beside", wrote=NOT_COMMITTED):
             properties, schema = opened.metadata().configuration, opened.schema()
             self._configuration = {_STATISTICS: properties[_STATISTICS]} if _STATISTICS in properties else {}
+            # the first write would name the parts of a map otherwise
+            self._schema = schema if not by_driver or _MAP in schema.to_json() else None
             places.make_folder(folder)
-            if not by_driver or _MAP in schema.to_json():  # the first write would name the parts of a map otherwise
-                DeltaTable.create(
-                    folder,
-                    schema,
-                    configuration=self._configuration,
-                    post_commithook_properties=NO_HOOKS,
-                    storage_options=places.options_of(folder),
-                )
+            self._create(folder)
         return folder
 
     def write(self, rows: pa.Table) -> None:
         """Write rows with the columns of the table into one new file."""
         folder = self._staged or self.folder
+        if made := _files(folder):
+            # the library reads the whole log before it writes: each file has a new one, or many files would take ever longer
+            self._written += made
+            places.delete_folder(f"{folder}/{LOG}")
+            self._create(folder)
         with translated(folder, "writing beside", wrote=NOT_COMMITTED):
             write_deltalake(
                 folder,
@@ -117,7 +119,7 @@ class NewFiles:
         Raises:
             ValueError: If they have another number of rows, or have no statistics.
         """
-        new = _files(self._staged or self.folder)
+        new = [*self._written, *_files(self._staged or self.folder)]
         if (rows is not None and sum(f.rows or 0 for f in new) != rows) or not all(f.stats for f in new):
             raise ValueError(f"{rows} rows of '{self.path}' became {sum(f.rows or 0 for f in new)} in new files")
         if self._staged:
@@ -130,6 +132,17 @@ class NewFiles:
         return [
             AddAction(f"{inside}/{f.path}", f.bytes, {}, now, data_change=data_change, stats=f.stats or "") for f in new
         ]
+
+    def _create(self, folder: str) -> None:
+        """Create the folder's table, where the first write does not."""
+        if self._schema is not None:
+            DeltaTable.create(
+                folder,
+                self._schema,
+                configuration=self._configuration,
+                post_commithook_properties=NO_HOOKS,
+                storage_options=places.options_of(folder),
+            )
 
     def committed(self) -> None:
         """Remove the folder's log, and the folder if it has no files."""

@@ -205,7 +205,7 @@ def _replace(opened: DeltaTable, replacement: _Replacement, files: NewFiles, pro
         rows = pa.concat_tables([*remaining, new])
         count += rows.num_rows
         if rows.num_rows:
-            rows = _sorted(rows, replacement) if remaining else rows
+            rows = _sorted(rows, replacement) if any(r.num_rows for r in remaining) else rows
             column, is_cut = replacement.column, replacement.within_buckets
             write_parts(files, rows, column.name, column.type, target, within_buckets=is_cut)
     adds = files.adds(count, data_change=True)
@@ -280,6 +280,9 @@ def _remaining(
     """
     remaining, rewritten = [], []
     for file in run:
+        if file.is_inside:  # nothing of it stays
+            rewritten.append(file.name)
+            continue
         with translated(replacement.path, "reading", wrote=NOT_COMMITTED):
             old = shaped(
                 pq.ParquetFile(

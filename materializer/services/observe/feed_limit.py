@@ -34,7 +34,7 @@ ROW: Final = {ExecutorKind.LOCAL: 2e-6, ExecutorKind.SPARK: 1e-6}
 KEYED_ROW: Final = {ExecutorKind.LOCAL: 4e-6, ExecutorKind.SPARK: 2e-6}
 """The same if its key is recorded."""
 ADDED_FILE: Final = 1.5e-4
-"""Seconds that each of many added files takes, which are read one by one; see :func:`~materializer.lake.capture.changed_rows.inserted_rows`."""
+"""Seconds that each added file of many commits takes, which are read one by one; see :func:`~materializer.lake.capture.changed_rows.inserted_rows`."""
 ENGINE_ROW: Final = 3e-6
 """Seconds that an engine takes for a raw row, beside reading it."""
 
@@ -94,8 +94,8 @@ class FeedLimit:
 
     def _reading(self, size: FeedSize, executor: ExecutorKind) -> float:
         rates, row = RATES[executor], (KEYED_ROW if self.has_keys else ROW)[executor]
-        one_by_one = size.files - size.change_files if executor is ExecutorKind.LOCAL else 0
-        one_by_one = one_by_one if one_by_one >= MANY else 0
+        is_one_by_one = executor is ExecutorKind.LOCAL and size.commits >= MANY
+        one_by_one = size.files - size.change_files if is_one_by_one else 0
         files = one_by_one * ADDED_FILE + (size.files - one_by_one) * rates.file
         return size.rows * row + size.bytes * rates.byte + files
 

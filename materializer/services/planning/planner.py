@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, assert_never
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from materializer.core.engines.work import Work
@@ -16,12 +16,8 @@ from materializer.core.refresh.plan import (
     MAX_SPANS,
     ExecutorKind,
     Lane,
-    Merge,
     Plan,
     Recompute,
-    Retract,
-    RollUp,
-    Settle,
     TableBase,
 )
 from materializer.core.refresh.price import RATES, Prices
@@ -47,18 +43,10 @@ if TYPE_CHECKING:
     from materializer.services.planning.engine_planner import EnginePlanner, EngineRun
     from materializer.spark.run.spark import Spark
 
-SAFETY: Final = 1.2
-"""How much larger a result may be than earlier ones let expect."""
-ROOM: Final = 0.95
-"""Share of the driver's lane that a run is sized for; it ends at a bucket's edge, a little later."""
-MAX_SHRINK: Final = 8
-"""Runs are made smaller for the driver's lane by this factor at most."""
 WHOLE: Final = 1 << 62
 """An engine's window is one run unless it is cut by hand: results reach beyond what a run would hold."""
-LOCAL_RUNS: Final = 8
-"""Most runs of this process that take the place of one on Spark, which would have to be started, and takes three times as long for a row."""
-ENOUGH_GROUPS: Final = 1_000
-"""Fewer stored groups say little about how large one is, or where they lie."""
+CUTS: Final = 3
+"""How often a run is made smaller for this process, before it is left to Spark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +129,12 @@ class RunPlanner:
         if due is None:
             return Decision(tuple(events), note=RunNote(None, window, SpanSet(), state.cursor, captured, state))
         arguments = state, heads, window, events, captured, changed_in, due
-        whole = self._plan(*arguments, self._run_rows(state) if self.of_engine is None else WHOLE)
-        few = self._rows_here(whole.plan)
-        if few is None:
-            return whole
-        part = self._plan(*arguments, few)
+        whole = part = self._plan(*arguments, self._run_rows(state, heads) if self.of_engine is None else WHOLE)
+        for _ in range(CUTS):
+            few = self._rows_here(part.plan, state, heads)
+            if few is None:
+                break
+            part = self._plan(*arguments, few)
         return part if part.plan is not None and part.plan.executor is ExecutorKind.LOCAL else whole
 
     def has_work(self, state: AggregateState) -> bool:
@@ -196,7 +185,7 @@ class RunPlanner:
 
         dirty, outlived, events = due.dirty, due.outlived, [*events]
         known = prices.prices_of(self.observation.others()[1])
-        raw, stored = self.observation.raw(state.cursor), self.observation.partials(heads[Which.PARTIALS].version)
+        raw, stored = self._files(state, heads)
         facts = self._priced(self._facts(state, raw, stored, self.observation.stale(dirty, heads)), stored, known)
         dirt = self._dirt(state, SpanSet.of(window))
         dirty_spans = SpanSet.union(e.span for e in dirty)
@@ -290,8 +279,8 @@ class RunPlanner:
         newest = max(state.extent_end, state.threshold)
         below = SpanSet() if newest == NEG_INF else SpanSet.of(Span(NEG_INF, newest))
         taken = self._dirt(state, SpanSet.of(window) & below).entries
-        stored = self.observation.partials(heads[Which.PARTIALS].version)
-        facts = self._facts(state, self.observation.raw(state.cursor), stored, self.observation.stale(taken, heads))
+        raw, stored = self._files(state, heads)
+        facts = self._facts(state, raw, stored, self.observation.stale(taken, heads))
         partials, output = (TableBase(heads[w].table_id, heads[w].version) for w in (Which.PARTIALS, Which.OUTPUT))
         work: Work | None = None
         if self.of_engine is None or not taken:
@@ -354,59 +343,40 @@ class RunPlanner:
             write=write,
         )
 
-    def _rows_here(self, plan: Plan | None) -> int | None:
-        """Return the source rows of a run that this process computes where a few of them take the place of *plan*, else None."""
-        from materializer.services.planning import executors
+    def _rows_here(self, plan: Plan | None, state: AggregateState, heads: dict[Which, OwnTableHead]) -> int | None:
+        """Return the source rows of a run that this process holds, where a few of them take the place of *plan*, else None."""
+        from materializer.services.planning import executors, run_size
 
-        if plan is None or plan.executor is ExecutorKind.LOCAL or self.of_engine is not None or self._local is None:
+        if plan is None or self.of_engine is not None or self._local is None:
             return None
-        options, most = self.request.options, self._local.rows
-        if options.run_buckets or (options.executor or self._config.executor) == "spark":
+        if self.request.options.run_buckets or (self.request.options.executor or self._config.executor) == "spark":
             return None
-        are_few = plan.estimate.likely_rows <= LOCAL_RUNS * most
-        fits = are_few and executors.is_only_too_large(self.observation.aggregate, plan, self._local)
-        return min(options.run_rows, round(ROOM * most)) if fits else None
+        aggregate = self.observation.aggregate
+        if plan.executor is ExecutorKind.SPARK and not executors.is_only_too_large(aggregate, plan, self._local):
+            return None
+        raw, stored = self._files(state, heads)
+        groups = run_size.most_groups(plan, state, raw, stored)
+        return run_size.for_process(plan, groups, aggregate.definition, raw, stored, self._config, self._local)
 
-    def _run_rows(self, state: AggregateState) -> int:
+    def _run_rows(self, state: AggregateState, heads: dict[Which, OwnTableHead]) -> int:
         """Return the source rows of a run: as configured, or fewer when that lets the driver commit the result."""
-        rows, most = self.request.options.run_rows, self._config.driver_lane_rows
-        from materializer.services.planning.prices import groups_per_row
+        from materializer.services.planning import run_size
 
-        ratio = groups_per_row(state)
-        small = round(ROOM * most / (ratio * SAFETY)) if ratio else most // 2
-        return min(rows, small) if small * MAX_SHRINK >= rows and self.request.may_fetch else rows
+        rows = self.request.options.run_rows
+        most = self._config.driver_lane_rows
+        return run_size.for_driver(rows, most, state, *self._files(state, heads)) if self.request.may_fetch else rows
+
+    def _files(self, state: AggregateState, heads: dict[Which, OwnTableHead]) -> tuple[Extent, Extent]:
+        """Return the files of the source and those of the partials."""
+        return self.observation.raw(state.cursor), self.observation.partials(heads[Which.PARTIALS].version)
 
     def _lane(self, state: AggregateState, plan: Plan, raw: Extent, stored: Extent, results: int | None = None) -> Lane:
-        """Let the driver commit what is small: groups are at most raw rows, or stored groups plus changed rows.
+        """Let the driver commit what is small; *results* are those of an engine that replaces results of some keys, at most."""
+        from materializer.services.planning import run_size
 
-        Where that bound is too coarse, earlier refreshes tell how many groups a row makes; where an engine replaces results of some
-        keys, *results* says how many there are at most.
-        """
-        from materializer.services.planning.prices import groups_per_row
-
-        ratio = groups_per_row(state)
-        bound = _likely(stored, plan.replaced - plan.spans)
-        for step in plan.steps:
-            match step:
-                case Recompute(keys=int()) if results is not None:
-                    bound += results
-                case Recompute(spans=spans, windows=int(windows), changed_rows=changed):
-                    bound += windows + (0 if changed is None else _likely(stored, spans))  # None: everything is new
-                case Recompute(spans=spans, estimate=estimate, changed_rows=changed):
-                    groups = float(estimate.rows) if changed is None else _likely(stored, spans) + changed
-                    if ratio:
-                        groups = min(groups, raw.rows_in(spans) * ratio * SAFETY)
-                    bound += min(estimate.rows, groups)
-                case Merge(spans=spans, after=after) | Retract(spans=spans, after=after):
-                    bound += _likely(stored, spans) + (state.changed_rows(after) or 0)
-                case RollUp(estimate=estimate):
-                    bound += estimate.rows
-                case Settle():
-                    continue
-                case _:
-                    assert_never(step)
-        is_small = self.request.may_fetch and self._config.driver_holds(bound, bound * _row_bytes(stored))
-        return Lane.DRIVER if is_small else Lane.SPARK
+        groups = run_size.most_groups(plan, state, raw, stored, results)
+        is_small = self._config.driver_holds(groups, groups * run_size.row_bytes(stored))
+        return Lane.DRIVER if is_small and self.request.may_fetch else Lane.SPARK
 
     def _refuse_if_strict(self, steps: Sequence[Any]) -> None:
         if not self.request.options.strict:
@@ -436,15 +406,3 @@ def _unknown_keys(definition: Definition) -> str:
     if not names:
         return ""
     return f"more than {MAX_KEYS} keys changed, or no changed value of the expression {names[0]} was computed here"
-
-
-def _likely(stored: Extent, spans: SpanSet) -> float:
-    """Return how many stored groups lie in *spans*: as the files' times tell, generously, and never more than they hold."""
-    estimate = stored.estimate(spans)
-    return min(estimate.rows, 2.0 * estimate.likely_rows + ENOUGH_GROUPS)
-
-
-def _row_bytes(stored: Extent) -> float:
-    """Return how many bytes of files a stored group takes; 0 if there are too few groups to tell."""
-    rows = sum(f.rows for f in stored.files)
-    return sum(f.bytes for f in stored.files) / rows if rows > ENOUGH_GROUPS else 0.0

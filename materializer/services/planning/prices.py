@@ -31,7 +31,7 @@ from materializer.lake.extent import Extent
 GROUPS_PER_ROW: Final = 0.1
 """Groups that a row makes, where no refresh has shown it."""
 RECENT: Final = 10
-"""The newest refreshes that tell how many groups a row makes."""
+"""The newest recomputes that tell how many groups a row makes."""
 ENOUGH_ROWS: Final = 1_000
 """Recomputes of fewer rows say little about the next one."""
 MOST: Final = 200
@@ -129,10 +129,11 @@ def _has(stored: Extent, spans: SpanSet) -> bool:
 def groups_per_row(state: AggregateState) -> float | None:
     """Return the most groups that a source row made in recent recomputes, None when there were none."""
     since = max((i + 1 for i, e in enumerate(state.ended) if e.outcome == "switched"), default=0)
-    ended = state.ended[since:][-RECENT:]
     reports = [
         e.report
-        for e in ended
+        for e in state.ended[since:]
         if e.outcome == "done" and not {"merge", RETRACT, BY_KEY, "roll-up"} & {*e.report.strategy.split("+")}
     ]
-    return max((r.partials_written / r.rows_read for r in reports if r.rows_read >= ENOUGH_ROWS), default=None)
+    return max(
+        (r.partials_written / r.rows_read for r in reports[-RECENT:] if r.rows_read >= ENOUGH_ROWS), default=None
+    )

@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 
 from materializer.lake.arrow import plain
 from materializer.lake.capture.changed_rows import MANY, MOST_ROWS, changed_rows, inserted_rows
+from materializer.lake.capture.int96 import why_misread
 from materializer.lake.log import commits
 from materializer.lake.reads import Reader, SharedReads
 from tests import tables
+from tests.counting import calls_of
 
 SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.string()), ("v", pa.int64())])
 KINDS = ["_change_type", "_commit_version"]
@@ -171,3 +173,18 @@ def test_plain_inserts_are_read_from_their_files(tmp_path: Path, monkeypatch: py
     tables.create(folders, SCHEMA, partition_by=["k"])
     tables.append(folders, pa.table({"ts": [1], "k": ["a"], "v": [1]}, schema=SCHEMA))
     assert inserted_rows(DeltaTable(folders), folders, commits(folders, 0, 1), ["ts", "k"]) is None
+
+
+def test_a_command_asks_once_what_the_library_misreads(tmp_path: Path) -> None:
+    """
+    Capture and merge both ask it of all commits of a run: the second answer needs no look at the files of each.
+    """
+    many = 3 * MANY
+    path = filled(tmp_path, many)
+    run, schema = commits(path, 0, many), [("ts", "timestamp")]
+
+    with SharedReads().together([Reader("a", path, ["v"])]):
+        first = calls_of(lambda: why_misread(path, 0, run, schema, ["ts"]))
+        again = calls_of(lambda: why_misread(path, 0, run, schema, ["ts", "v"]))
+
+    assert again < many < first

@@ -19,9 +19,17 @@ from materializer.core.time.spans import EVERYTHING, Span, SpanSet
 from materializer.errors import StorageError, WriteFencedError
 from materializer.lake.log import read_commit
 from materializer.lake.table import DeltaFolder
-from materializer.lake.write.commit import CommitResult, append_to, committed, create_table, fence, stamped
-from materializer.lake.write.new_files import OF_PLAN
-from materializer.lake.write.replace import append_files, replace_by_files
+from materializer.lake.write.commit import (
+    CommitResult,
+    append_to,
+    commit_files,
+    committed,
+    create_table,
+    fence,
+    stamped,
+)
+from materializer.lake.write.new_files import OF_PLAN, new_files
+from materializer.lake.write.replace import append_files, replace_by_files, replace_spans
 from materializer.lake.write.vacuum import leftovers, remove
 from tests.lake.tables import HOUR, SCHEMA, rows_of, times_of
 
@@ -265,3 +273,36 @@ def test_a_table_whose_creation_was_not_answered_is_there(tmp_path: Path, monkey
         create_table(str(tmp_path / "theirs"), SCHEMA, name="bars")
 
     assert "bars" == DeltaTable(str(tmp_path / "ours")).metadata().name
+
+
+def test_the_log_of_new_files_does_not_grow(bars: str) -> None:
+    """
+    The library reads the log of a folder before it writes there, so each file has a log of its own; all of them are committed.
+    """
+    table = DeltaTable(bars)
+    with new_files(bars, "p1") as files:
+        log = Path(files.begin(table, by_driver=True)) / "_delta_log"
+        versions = []
+        for hour in range(5):
+            files.write(rows_of([(10 * HOUR + hour, "new", hour)]))
+            versions.append(len(list(log.glob("*.json"))))
+        commit_files(table, files.adds(5, data_change=True), stamped(APP, 1, note(1)))
+
+    assert [1] * 5 == versions
+    assert [10 * HOUR + hour for hour in range(5)] == times_of(bars)[-5:]
+    assert [".parquet"] * 5 == [p.suffix for p in folders(bars)[0].iterdir()]
+
+
+def test_the_driver_does_not_read_files_that_are_replaced_whole(bars: str) -> None:
+    """
+    Files inside the spans cannot be read, and are replaced all the same; of the last one a row stays.
+    """
+    known = DeltaTable(bars).file_uris()
+    spans = SpanSet.of(Span(0, 3 * HOUR + 5))
+    for name in known:
+        if pq.read_table(name)["ts"][0].value < 3 * HOUR:
+            Path(name).write_bytes(b"damaged")
+
+    replace_spans(bars, rows_of([(7, "new", 9)]), TS, spans, APP, 1, note(1))
+
+    assert [7, 3 * HOUR + 10] == times_of(bars)

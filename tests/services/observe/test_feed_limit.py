@@ -40,8 +40,8 @@ def limit(rows: int, **options: Any) -> FeedLimit:
     return FeedLimit(**(given | options))
 
 
-def size(rows: int, files: int = 1) -> FeedSize:
-    return FeedSize(rows, rows * BYTES, files, 0)
+def size(rows: int, files: int = 1, commits: int = 1) -> FeedSize:
+    return FeedSize(rows, rows * BYTES, files, 0, commits)
 
 
 def why(found: FeedLimit, changed: FeedSize, span: Span | None = WHOLE, state: AggregateState = CLEAN) -> str:
@@ -173,3 +173,11 @@ def test_an_engine_is_told_which_rows_changed_if_it_has_to_be(options: dict[str,
     found = limit(500_000, engine="session_window", **options)
 
     assert is_read == ("" == why(found, size(450_000)))
+
+
+def test_many_files_of_one_commit_are_dearer_than_those_of_many() -> None:
+    """
+    The library reads those of one commit, and takes twice as long for each.
+    """
+    assert why(limit(1_000_000), size(1_500, files=1_500))
+    assert not why(limit(1_000_000), size(1_500, files=1_500, commits=1_500))

@@ -8,7 +8,9 @@ from materializer.config import Budget
 from materializer.core.refresh.plan import Estimate, Lane, Plan, Recompute, TableBase
 from materializer.core.refresh.price import Prices
 from materializer.core.time.spans import Span, SpanSet
-from materializer.services.planning.prices import predicted, pricing
+from materializer.journal.events import RunReport, SourceIdentity
+from materializer.journal.state import AggregateState, Ended
+from materializer.services.planning.prices import groups_per_row, predicted, pricing
 
 BUDGET = Budget()
 RAW = Estimate(501_000, 5_802_097, 6, 16_000)
@@ -64,3 +66,15 @@ def test_the_prediction_of_a_plan_counts_spans_as_its_price_does() -> None:
     for estimate, most in ((RAW, 60), (FEWER, 60), (FEWER, 70)):
         more = BY_SPARK("recompute", estimate, spans(most)) - BY_SPARK("recompute", estimate, spans(1))
         assert abs(seconds(spans(most), estimate) - seconds(spans(1), estimate) - more) < 1e-9
+
+
+def test_merges_do_not_hide_how_many_groups_a_row_makes() -> None:
+    """
+    A merge says nothing about it, so the recompute before many merges does.
+    """
+    recompute = RunReport(1, "recompute", commits=1, seconds=1.0, rows_read=10_000, partials_written=2_000)
+    reports = [recompute, *[replace(recompute, strategy="merge")] * 20]
+    ended = tuple(Ended(n, "", "done", Span(0, 1), report) for n, report in enumerate(reports))
+    state = AggregateState("a", "it", {}, "d", SourceIdentity("/s", "s"), {}, {}, 0, ended=ended)
+
+    assert 0.2 == groups_per_row(state)

@@ -162,6 +162,56 @@ def test_what_is_more_than_one_run_of_the_process_is_some_runs(tmp_path: Path, f
     assert raw(lake) == published(lake)
 
 
+def test_a_run_of_a_merge_is_as_large_as_what_it_reads_and_writes(tmp_path: Path) -> None:
+    """
+    A merge reads stored groups and late rows, not the rows of the source: its runs are sized by these.
+    """
+    lake = filled(tmp_path, rows=1_200)
+    lake.add(*((4 * i * HOUR + 7, 1000) for i in range(HOURS // 4)))
+
+    runs = lake.opened.refresh("hourly", strategy="merge").runs
+
+    assert [("merge", "local")] * 2 == [(run.report.strategy, run.report.executor) for run in runs]
+    assert raw(lake) == published(lake)
+
+
+def test_few_late_rows_far_apart_are_some_runs_of_the_process(tmp_path: Path) -> None:
+    """
+    What lies between dirty buckets is copied: where that is more than the driver holds, the process has some runs of it.
+    """
+    lake = LocalLake(tmp_path, config=Config(price_tie_ms=60_000, driver_lane_rows=1_000), **MANY)
+    for first in range(0, HOURS, 400):
+        lake.add(*((i * HOUR, i) for i in range(first, first + 400)))
+    lake.apply(view("hourly", each("1 hour"), measure="sum(v) AS v, count(*) AS n"))
+    lake.opened.refresh("hourly")
+    lake.add(*((20 * i * HOUR + 7, 1000) for i in range(HOURS // 20)))
+
+    runs = lake.opened.refresh("hourly").runs
+
+    assert ["local"] * 4 == [run.report.executor for run in runs]
+    assert raw(lake) == published(lake)
+
+
+@pytest.mark.slow
+def test_groups_without_late_rows_take_no_memory_in_a_merge(tmp_path: Path) -> None:
+    """
+    Of 200,000 groups with forty measures 2,000 have a late row: the others are passed on, and the process has room for all.
+    """
+    lake = LocalLake(tmp_path, rows=40_000, size=1 << 28)
+    hours = 200_000
+    lake.add(*((i * HOUR, i) for i in range(hours)))
+    lake.apply(view("hourly", each("1 hour"), measure=", ".join(f"sum(v + {i}) AS s{i}" for i in range(40))))
+    lake.opened.refresh("hourly")
+    lake.wired = replace(lake.wired, local=LocalExecutor(**MANY))
+    lake.opened = Opened(lake.wired, Executor(Config(), None, {}, started=NoSpark()))  # type: ignore[arg-type]
+    lake.add(*((100 * i * HOUR + 7, 1000) for i in range(hours // 100)))
+
+    [run] = lake.opened.refresh("hourly", strategy="merge").runs
+
+    assert ("merge", "local") == (run.report.strategy, run.report.executor)
+    assert run.report.partials_written > 0.9 * hours
+
+
 class Broken(LocalExecutor):
     """An executor with a bug."""
 
