@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 from materializer.api import Materializer
 from materializer.core.time.spans import NEG_INF
 from materializer.errors import RetiredWindowError
+from tests.system import verifying
 from tests.system.builders import DAY, Site, some_slow, spark_is_slow
 from tests.system.engine_histories import DEFINITIONS, World
 from tests.system.lake import Died, micros, replayed
@@ -83,13 +84,17 @@ def dead_at(step: str) -> Callable[[str], None]:
 
 
 def true(made: Materializer, name: str = "made") -> int:
-    """Return from where on the output keeps results: none is older, and they are what computing everything gives."""
+    """Return from where on the output keeps results: none is older, and they are what computing everything gives.
+
+    Of `sums` the tests say what these are; there each run draws which of them also ask `verify`.
+    """
     state = made.journal.view().named(name)
     slices = DeltaTable(str(made.root / name / "output")).to_pyarrow_table(columns=["slice"])["slice"].to_pylist()
     assert min(map(micros, slices), default=state.retired) >= state.retired
-    verdict = made.verify(name)
-    assert verdict.compared
-    assert verdict.is_equal, verdict.examples
+    if name != "sums" or verifying.is_drawn():
+        verdict = made.verify(name)
+        assert verdict.compared
+        assert verdict.is_equal, verdict.examples
     return state.retired
 
 
