@@ -208,6 +208,7 @@ def test_averages_of_bigints_do_not_overflow(spark: SparkSession) -> None:
     assert [float(2**63)] == [row[0] for row in above.collect()]
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("of", ["decimal(10,2)", "decimal(18,4)", "decimal(38,0)", "decimal(37,10)", "decimal(38,24)"])
 def test_averages_of_decimals_are_rounded_once(spark: SparkSession, of: str, seed: int) -> None:
     """
