@@ -36,6 +36,7 @@ SUMS: Final[dict[str, Any]] = {
 TRADES: Final = [("00:10", "A", 1), ("01:10", "A", 2), ("02:10", "A", 4), ("03:10", "A", 8)]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("executor", ["spark", "auto"])
 def test_what_left_the_output_stays_away_whoever_computes(
     tmp_path: Path, spark: SparkSession, executor: ExecutorChoice

@@ -182,6 +182,7 @@ def _pieces(spark: SparkSession, of: str, values: list[str], function: str) -> t
     return analysed, frame, merge.selectExpr(*[f"{text} AS {name}" for name, text in analysed.layout.finals])
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(
     ("of", "value"), [("bigint", "9223372036854775807"), ("decimal(38,0)", "9" * 38), ("decimal(38,18)", "9" * 20)]
 )

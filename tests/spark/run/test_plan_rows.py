@@ -161,6 +161,7 @@ def test_every_strategy_is_compared(scenes: Callable[[tuple[str, str]], Scene], 
     assert set(STRATEGIES[change[1]]) == set(steps(scenes(change)))
 
 
+@pytest.mark.one_of(2)
 def test_a_query_names_few_spans_and_joins_by_equality(
     spark: SparkSession, scene: Scene, capsys: pytest.CaptureFixture[str]
 ) -> None:
