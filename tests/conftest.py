@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import secrets
@@ -58,6 +59,17 @@ def pytest_report_header() -> str:
     profile = os.environ.get("HYPOTHESIS_PROFILE", "ci")
     given = f"seed: MATERIALIZER_TEST_SEED={SEED}, hypothesis profile: HYPOTHESIS_PROFILE={profile}"
     return f"{given}, drawn for this run: MATERIALIZER_FRESH_SEED={FRESH}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for no garbage among what is collected: thousands of tests and the libraries that they import stay to the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -99,6 +99,7 @@ def calls_asserted(tree: ast.AST) -> list[str]:
     return [name for name in names if name.startswith(asserting) or name in _OF_MOCKS]
 
 
+@cache
 def private() -> dict[str, list[str]]:
     """Return the private names of the product that each module of the tests uses, if it does."""
     found = {path: private_uses(tree) for path, tree in modules()}

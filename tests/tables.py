@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -69,6 +70,14 @@ def with_features(path: str | Path, *features: str) -> None:
 
 def _configuration(*, feed: bool) -> dict[str, str]:
     return {"delta.enableChangeDataFeed": str(feed).lower()}
+
+
+def delete_as_told(statement: str) -> None:
+    """Carry out the DELETE that an aggregate prints for the owner of its source, without Spark."""
+    told = re.fullmatch(r"DELETE FROM delta\.`(.+?)` WHERE (.+)", statement)
+    assert told, f"no DELETE of a folder: {statement}"
+    where = re.sub(r"TIMESTAMP_LTZ '([^']+)'", r"""arrow_cast('\1', 'Timestamp(Microsecond, Some("UTC"))')""", told[2])
+    DeltaTable(told[1]).delete(where.replace("`", '"'))
 
 
 def clean_log(path: str | Path) -> None:

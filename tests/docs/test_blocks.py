@@ -110,7 +110,7 @@ def tables() -> dict[str, pa.Table]:
     return {"flights": stories.some_flights(), "trades": stories.trades()}
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize(
     "page", [pytest.param(page, marks=pytest.mark.slow) if page in stories.LONG else page for page in TOLD]
 )

@@ -10,6 +10,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -49,12 +50,14 @@ def occurrences(word: str, text: str) -> int:
     return len(re.findall(rf"\b{re.escape(word)}\b", text, flags=0 if word != word.lower() else re.IGNORECASE))
 
 
+@cache
 def words() -> dict[str, int]:
     """Return how often each listed word occurs in the product."""
     text = "\n".join(path.read_text(encoding="utf-8") for path in sources())
     return {word: occurrences(word, text) for word in allowed()["words"]}
 
 
+@cache
 def classes() -> dict[str, int]:
     """Return the names that several classes of the product share, each with the number of these classes."""
     trees = (ast.parse(path.read_text(encoding="utf-8")) for path in sources())

@@ -34,7 +34,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
     return world
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize(
     "code", [pytest.param(code, marks=[pytest.mark.spark] if code in BY_SPARK else []) for code in CASES]
 )

@@ -5,6 +5,7 @@ import pytest
 from tests.model.chains import FULL, MISTAKES, SMALL, Bounds, explore
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("bounds", SMALL, ids=str)
 def test_every_order_in_a_chain_keeps_every_rule(bounds: Bounds) -> None:
     """
@@ -25,6 +26,7 @@ def test_every_order_in_a_chain_keeps_every_rule_in_full_bounds(bounds: Bounds) 
     assert [] == explore(bounds).trace
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_deliberate_mistake_in_a_chain_is_caught(name: str) -> None:
     """

@@ -6,7 +6,7 @@ from tests.model.exploration import FULL, SMALL, Bounds
 from tests.model.mutations import MUTATIONS, explore
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("bounds", SMALL, ids=str)
 def test_every_order_keeps_every_rule(bounds: Bounds) -> None:
     """
@@ -27,7 +27,7 @@ def test_every_order_keeps_every_rule_in_full_bounds(bounds: Bounds) -> None:
     assert [] == explore(bounds).trace
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_a_deliberate_mistake_is_caught(name: str) -> None:
     """

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from materializer.api import Materializer
 from materializer.config import Config
 from materializer.services.refresh.reports import RefreshReport
-from tests import tables
+from tests import drawn, tables
 from tests.system import verifying
 from tests.system.lake import literal
 from tests.system.plain import plain_sql
@@ -192,6 +192,18 @@ class Site:
     def published(self, name: str) -> list[tuple[Any, ...]]:
         """Return the rows of an aggregate as any reader of Delta sees them, sorted likewise."""
         return self.sorted(DeltaTable(str(self.lake.root / name / "output")).to_pyarrow_table())
+
+    def records(self, name: str) -> list[dict[str, Any]]:
+        """Return the rows of an aggregate likewise, each by the names of its columns."""
+        rows = DeltaTable(str(self.lake.root / name / "output")).to_pyarrow_table().to_pylist()
+        return [{column: _naive(value) for column, value in row.items()} for row in rows]
+
+    def as_told(self, statement: str) -> None:
+        """Do what a printed DELETE says, as the owner of a source does: in the shards by Spark, else without it, which is quicker."""
+        if drawn.is_all():
+            self.spark.sql(statement)
+        else:
+            tables.delete_as_told(statement)
 
     def fresh(self, name: str, *window: str) -> list[tuple[Any, ...]]:
         """Return the rows of an always-fresh read, sorted likewise."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from materializer.config import ExecutorChoice
 
 HERE: Final = Path(__file__).parent
-AMONG: Final = 8
+AMONG: Final = 16
 """One of so many repeats of a run has a twin."""
 BY_SPARK: Final = 3
 """One of so many tests of a run is computed by Spark."""

@@ -31,7 +31,7 @@ from deltalake import DeltaTable
 from materializer.api import Materializer
 from materializer.config import Config, ExecutorChoice, SparkConfig
 from materializer.core.refresh.plan import BY_KEY
-from tests import tables
+from tests import drawn, tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,6 +95,7 @@ class World:
         lane_rows: 0 lets Spark commit everything.
         twin: Whether a second source is changed alike.
         pace: How many minutes pass in a minute: histories of days are as many rows as those of hours.
+        compares_first: Whether the first refresh is compared, too, as the shards and the command do.
     """
 
     spark: SparkSession
@@ -104,6 +105,7 @@ class World:
     lane_rows: int = 200_000
     twin: bool = False
     pace: int = 1
+    compares_first: bool = field(default_factory=drawn.is_all)
     ids: list[int] = field(default_factory=list)
     times: list[datetime] = field(default_factory=list)
     seen: Counter[str] = field(default_factory=Counter)
@@ -191,14 +193,19 @@ class World:
     def refresh(self, made: Materializer, **options: Any) -> None:
         """Refresh and compare with the whole computation.
 
+        A first refresh is a whole computation itself, and of an empty output nothing stays: it is compared where that is asked for.
+
         Raises:
             AssertionError: If a row differs.
         """
         options = {"strategy": next(self.strategies)} | options
         report = made.refresh("made", executor=next(self.executors), **options)
+        is_first = not any(what.startswith("strategy ") for what in self.seen)
         for run in report.runs:
             self.seen[f"strategy {run.plan.strategy}"] += 1
             self.seen[f"executor {run.report.executor or 'spark'}"] += 1
+        if is_first and not self.compares_first:
+            return
         verdict = made.verify("made")
         assert verdict.compared, "nothing was compared"
         assert verdict.is_equal, f"{verdict.differing} of {verdict.rows} rows differ: {verdict.examples[:3]}"
@@ -254,7 +261,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             home.mkdir()
             definition = CUT[name] if args.frozen else DEFINITIONS[name]
             lane = args.lane or ("driver" if i % 4 else "spark")
-            world = World(spark, home, random.Random(seed), definition, lane_rows=200_000 if lane == "driver" else 0)
+            rows = 200_000 if lane == "driver" else 0
+            world = World(spark, home, random.Random(seed), definition, lane_rows=rows, compares_first=True)
             try:
                 machine = Frozen(world, name) if args.frozen else Kept(world, name) if args.kept else None
                 seen += machine.run(args.steps) if machine else run_history(world, args.steps)

@@ -101,19 +101,18 @@ def test_history_of_an_engine_is_kept_as_it_is_stored(spark, tmp_path) -> None:
     assert len(before) < len(now)
 
 
-def test_rows_that_were_seen_to_go_do_not_stop_an_engine(spark, tmp_path) -> None:
+@pytest.mark.one_of(2)
+@pytest.mark.parametrize("name", ["hopping", "sessions"])
+def test_rows_that_were_seen_to_go_do_not_stop_an_engine(name, spark, tmp_path) -> None:
     """
     Deletes that were captured are followed, also when the refresh after them is forced, whether it is known how many counts go
     with a row (time series) or not (sessions).
     """
-    for name in ("hopping", "sessions"):
-        folder = tmp_path / name
-        folder.mkdir()
-        world = World(spark, folder, random.Random(name), DEFINITIONS[name])
-        made = world.begin()
-        world.refresh(made)
-        lose(world, 120)
-        world.refresh(made, force=True)
+    world = World(spark, tmp_path, random.Random(name), DEFINITIONS[name])
+    made = world.begin()
+    world.refresh(made)
+    lose(world, 120)
+    world.refresh(made, force=True)
 
 
 def test_more_rows_that_went_than_were_seen_to_go_stop_an_engine(spark, tmp_path) -> None:

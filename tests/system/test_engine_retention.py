@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 from materializer.api import Materializer
 from materializer.core.time.spans import NEG_INF
 from materializer.errors import RetiredWindowError
+from tests.system import verifying
 from tests.system.builders import DAY, Site, some_slow, spark_is_slow
 from tests.system.engine_histories import DEFINITIONS, World
 from tests.system.lake import Died, micros, replayed
@@ -35,6 +36,7 @@ SUMS: Final[dict[str, Any]] = {
 TRADES: Final = [("00:10", "A", 1), ("01:10", "A", 2), ("02:10", "A", 4), ("03:10", "A", 8)]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("executor", ["spark", "auto"])
 def test_what_left_the_output_stays_away_whoever_computes(
     tmp_path: Path, spark: SparkSession, executor: ExecutorChoice
@@ -83,13 +85,17 @@ def dead_at(step: str) -> Callable[[str], None]:
 
 
 def true(made: Materializer, name: str = "made") -> int:
-    """Return from where on the output keeps results: none is older, and they are what computing everything gives."""
+    """Return from where on the output keeps results: none is older, and they are what computing everything gives.
+
+    Of `sums` the tests say what these are; there each run draws which of them also ask `verify`.
+    """
     state = made.journal.view().named(name)
     slices = DeltaTable(str(made.root / name / "output")).to_pyarrow_table(columns=["slice"])["slice"].to_pylist()
     assert min(map(micros, slices), default=state.retired) >= state.retired
-    verdict = made.verify(name)
-    assert verdict.compared
-    assert verdict.is_equal, verdict.examples
+    if name != "sums" or verifying.is_drawn():
+        verdict = made.verify(name)
+        assert verdict.compared
+        assert verdict.is_equal, verdict.examples
     return state.retired
 
 

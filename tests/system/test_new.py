@@ -51,6 +51,7 @@ def test_what_is_proposed_passes_over_more_shapes(tmp_path: Path, spark: SparkSe
         passes(tmp_path / str(seed), spark, seed)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("feature", ["delta.enableDeletionVectors' = 'true", "delta.columnMapping.mode' = 'name"])
 def test_tables_that_spark_writes_are_looked_at(tmp_path: Path, spark: SparkSession, feature: str) -> None:
     """

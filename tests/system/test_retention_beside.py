@@ -8,6 +8,7 @@ import pytest
 
 from materializer.core.time.spans import NEG_INF
 from materializer.errors import FrozenHistoryError, HistoryBuildingError
+from tests.system import verifying
 from tests.system.builders import MEASURES, Site
 from tests.system.remembered import BOUND, HOURS, remembered
 
@@ -123,7 +124,7 @@ def test_a_repair_leaves_what_outlived_its_rows(frozen: Site, loss: str) -> None
     assert remembered([*HOURS, ("04:40", "A", 51)]) == frozen.published("hourly")
     [status] = lake.status("hourly")
     assert ["repaired: what the tables hold there is not known"] == [why for _, why in status.stuck]
-    assert lake.verify("hourly").is_equal
+    verifying.expect_equal(lake, "hourly")
     with pytest.raises(FrozenHistoryError, match="built again"):  # only the output has it
         frozen.hourly(measures=TWICE)
 

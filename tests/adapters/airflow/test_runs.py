@@ -13,6 +13,7 @@ from materializer.config import Config
 from tests import tables
 from tests.adapters.airflow.conftest import HOURLY
 from tests.adapters.airflow.dag_runs import ran
+from tests.system import verifying
 from tests.tables import append_trades
 
 
@@ -60,7 +61,7 @@ def test_a_form_is_done_as_it_says(dags_file, lake, spark):
     state, done, events = ran(lake, "trades_1h", environment=NO_JAVA)
     assert ("skipped", []) == (state, events)
     assert ["up-to-date"] == [r["outcome"] for r in done["refreshes"]]
-    assert opened.verify("trades_1h").is_equal
+    verifying.expect_equal(opened, "trades_1h")
 
 
 def test_a_dry_run_of_policies_plans_their_windows(dags_file, lake, spark, capsys):
@@ -126,7 +127,7 @@ def test_a_gate_that_refuses_fails_the_task_and_emits_nothing(dags_file, lake, s
     state, done, events = ran(lake, "trades_1h")
     assert ("success", 1) == (state, len(events))
     assert [1] == [s["passed"] for s in done["refreshes"][0]["runs"][0]["gate"]["suites"]]
-    assert opened.verify("trades_1h").is_equal
+    verifying.expect_equal(opened, "trades_1h")
 
 
 def test_policies_of_plain_integers_follow_the_newest_row(dags_file, lake, spark):

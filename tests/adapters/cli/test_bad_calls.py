@@ -345,6 +345,7 @@ def test_what_moves_no_bound_changes_nothing(
     assert facts == {k: v for k, v in files(lake.parent).items() if "_materializer" not in k}
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("value", HOSTILE, ids=range(len(HOSTILE)))
 @pytest.mark.parametrize(
     ("call", "expected"),
@@ -407,6 +408,7 @@ def test_hostile_folders_are_only_folders(lake: Path, capsys: pytest.CaptureFixt
     }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
 @pytest.mark.parametrize(
     "command",

@@ -35,6 +35,7 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(
     ("line", "words"),
     [

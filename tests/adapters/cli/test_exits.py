@@ -235,6 +235,7 @@ def test_the_environment_gives_shared_options(monkeypatch, capsys):
         assert json.loads(capsys.readouterr().out) == {"refreshes": []}
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.paths import ROOT
+from materializer.adapters.cli.app import main
 from tests.system.builders import Site
 
 if TYPE_CHECKING:
@@ -33,7 +30,9 @@ def text_of(page: Path) -> str:
     return " ".join(shown.split())
 
 
-def test_check_writes_pages_that_name_what_failed(tmp_path: Path, spark: SparkSession) -> None:
+def test_check_writes_pages_that_name_what_failed(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """
     `check NAME --docs FOLDER` exits 1 for what is published and wrong, and its pages say which suite and expectation.
     """
@@ -45,26 +44,21 @@ def test_check_writes_pages_that_name_what_failed(tmp_path: Path, spark: SparkSe
     site.hourly()
     site.lake.refresh("hourly", publish_anyway="to be looked at")
     folder = tmp_path / "docs"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MATERIALIZER_LAKE", str(site.lake.root))
+    capsys.readouterr()
+    status = main(["check", "hourly", "--docs", str(folder), "--json"])
+    told = capsys.readouterr()
 
-    program = "import sys; from materializer.adapters.cli import main; sys.exit(main(sys.argv[1:]))"
-    done = subprocess.run(
-        [sys.executable, "-c", program, "check", "hourly", "--docs", folder, "--json"],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(ROOT), "MATERIALIZER_LAKE": str(site.lake.root)},
-    )
-
-    assert 1 == done.returncode, done.stderr
-    [checked] = json.loads(done.stdout)["checked"]
+    assert 1 == status, told.err
+    [checked] = json.loads(told.out)["checked"]
     asked = {finding["type"]: finding["success"] for finding in checked["findings"]}
     assert [False, True] == [asked[expectation["type"]] for expectation in EXPECTATIONS]
     index = Path(checked["docs"])
     assert index.is_relative_to(folder)
     assert "totals of an hour" in index.read_text(encoding="utf-8")
     [page] = index.parent.glob("validations/**/*.html")
-    told = text_of(page)
-    assert "Expectation Suite: totals of an hour Data asset: None Status: Failed" in told
-    assert "values must be less than or equal to 10.0 . 1 unexpected values found. 50% of 2 total rows." in told
-    assert "values must never be null. 100% not null" in told
+    shown = text_of(page)
+    assert "Expectation Suite: totals of an hour Data asset: None Status: Failed" in shown
+    assert "values must be less than or equal to 10.0 . 1 unexpected values found. 50% of 2 total rows." in shown
+    assert "values must never be null. 100% not null" in shown

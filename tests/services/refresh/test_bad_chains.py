@@ -334,7 +334,7 @@ def vacuumed_at_plan(lake: LocalLake) -> None:
     lake.opened.refresh("hours")
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize(
     "act",
     [

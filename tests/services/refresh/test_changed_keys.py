@@ -192,7 +192,7 @@ def test_a_forced_refresh_computes_whole_buckets(tmp_path: Path) -> None:
     assert 1000 == run.report.rows_read
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("seed", range(12))
 def test_random_histories_are_what_a_loop_over_all_rows_gives(tmp_path: Path, seed: int) -> None:
     """

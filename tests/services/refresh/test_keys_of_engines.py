@@ -139,7 +139,7 @@ def of_text(root: Path, keys: int = 1_500, definition: dict[str, Any] = SESSIONS
     return source, lake
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize(("keys", "definition"), BOTH)
 def test_results_of_keys_and_whole_slices_are_the_same_tables(
     tmp_path: Path, keys: tuple[str, ...], definition: dict[str, Any]

@@ -202,7 +202,7 @@ def test_stored_partials_that_count_too_few_rows_are_not_subtracted_from(tmp_pat
     assert lake.naive() == lake.published()
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("seed", range(12))
 def test_random_histories_are_what_a_loop_over_all_rows_gives(tmp_path: Path, seed: int) -> None:
     """

@@ -66,7 +66,7 @@ EACH: Final = [
 ]
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @COUNTED
 @pytest.mark.parametrize(("what", "change", "partitioned"), EACH)
 def test_five_aggregates_read_what_one_reads(

@@ -21,6 +21,7 @@ DATED = TradingDays(
 HALVES = {"holidays": (2,), "half_days": ((3, 31), (4, 5)), "weekdays": (1, 2, 4, 5, 6, 7)}
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     "calendar",
     [

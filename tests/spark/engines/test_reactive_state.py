@@ -149,6 +149,7 @@ def test_rows_are_those_of_plain_lists(spark: SparkSession, rng: random.Random, 
         assert list(map(without_part, merged)) == list(map(without_part, full[False].get(key, [])))
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("texts", [list(FUNCTIONS), [t for t in FUNCTIONS if t.startswith(("m", "p"))]])
 def test_rows_look_back_on_kept_ones(spark: SparkSession, rng: random.Random, texts: list[str]) -> None:
     """

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("p", [SessionWindow(4), SessionWindow(3, force_trigger_time=2)], ids=["by rows", "forced"])
 def test_sessions_are_those_of_one_loop(spark: SparkSession, rng: random.Random, p: SessionWindow) -> None:
     """

@@ -182,6 +182,7 @@ def _pieces(spark: SparkSession, of: str, values: list[str], function: str) -> t
     return analysed, frame, merge.selectExpr(*[f"{text} AS {name}" for name, text in analysed.layout.finals])
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(
     ("of", "value"), [("bigint", "9223372036854775807"), ("decimal(38,0)", "9" * 38), ("decimal(38,18)", "9" * 20)]
 )
@@ -208,6 +209,7 @@ def test_averages_of_bigints_do_not_overflow(spark: SparkSession) -> None:
     assert [float(2**63)] == [row[0] for row in above.collect()]
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("of", ["decimal(10,2)", "decimal(18,4)", "decimal(38,0)", "decimal(37,10)", "decimal(38,24)"])
 def test_averages_of_decimals_are_rounded_once(spark: SparkSession, of: str, seed: int) -> None:
     """

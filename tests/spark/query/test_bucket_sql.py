@@ -61,7 +61,7 @@ def assert_agrees(session: SparkSession, grid: Grid, low: int, high: int, inside
         assert row["e"] == (min(end, most) if time_type.is_integer else end), (grid.describe(), row)
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("width", ["7 minutes", "1 day", "1 week", "1 month", "5 months", "1 year"])
 @pytest.mark.parametrize("time_type", [TimeType.DATE, TimeType.TIMESTAMP, TimeType.TIMESTAMP_NTZ])
 def test_grids_without_zone(session: SparkSession, width: str, time_type: TimeType) -> None:
@@ -73,7 +73,7 @@ def test_grids_without_zone(session: SparkSession, width: str, time_type: TimeTy
     assert_agrees(session, grid, parse("0300-01-01", STAMP), parse("9990-01-01", STAMP), SpanSet.of(EVERYTHING))
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("time_type", [TimeType.SMALLINT, TimeType.INT, TimeType.BIGINT])
 @pytest.mark.parametrize(("width", "offset"), [("10", None), ("7", "5"), ("1000", "-3")])
 def test_integers_to_their_limits(session: SparkSession, time_type: TimeType, width: str, offset: str | None) -> None:
@@ -91,7 +91,7 @@ def test_integers_to_their_limits(session: SparkSession, time_type: TimeType, wi
         assert_agrees(session, grid, low, high, SpanSet.of(Span(limits.start + margin, limits.end - 10)))
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize(("zone", "width", "offset"), ZONES)
 @pytest.mark.parametrize("is_open", [True, False])
 def test_grids_in_zones(session: SparkSession, zone: str, width: str, offset: str | None, *, is_open: bool) -> None:
@@ -102,7 +102,7 @@ def test_grids_in_zones(session: SparkSession, zone: str, width: str, offset: st
     assert_agrees(session, grid, FROM, TO, SpanSet.of(EVERYTHING) if is_open else SpanSet.union(some))
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("resolution", [Resolution.S, Resolution.MS, Resolution.US, Resolution.NS])
 @pytest.mark.parametrize(("zone", "width"), [(None, "1 hour"), (None, "1 month"), ("Europe/Berlin", "1 day")])
 def test_integer_columns_with_a_resolution(
@@ -152,6 +152,7 @@ def test_no_literal_for_what_the_type_cannot_hold() -> None:
             instant_sql(time_type, instant)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("time_type", list(TimeType))
 def test_predicates_hold_for_what_lies_in_the_spans(session: SparkSession, time_type: TimeType) -> None:
     """The predicate selects the values of the spans, leaves out null, and copes with open and unreachable ends."""

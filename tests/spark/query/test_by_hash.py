@@ -232,6 +232,7 @@ def test_columns_of_a_source_may_have_the_names_of_ours(spark, tmp_path, often) 
     assert m.verify("a").is_equal
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("lowest", [0, 40, 60])
 def test_values_that_share_most_bits_of_their_hash_are_tied(spark, tmp_path, lowest) -> None:
     """
@@ -276,6 +277,7 @@ def test_a_null_and_the_value_with_its_hash_are_tied(spark, tmp_path) -> None:
     assert found[TIED]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("often", [False, True], ids=["few ties", "many ties"])
 def test_a_large_refresh_settles_its_ties(spark, tmp_path, often) -> None:
     """

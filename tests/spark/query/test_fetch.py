@@ -30,6 +30,7 @@ DEFINITIONS: Final = {
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("asks", [(), ("count(*)",)], ids=["plain", "with questions"])
 @pytest.mark.parametrize("name", DEFINITIONS)
 def test_what_is_fetched_once_is_what_spark_makes_of_it(spark, tmp_path, name, asks) -> None:

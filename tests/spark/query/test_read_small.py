@@ -152,6 +152,7 @@ def _many(_: SparkSession, path: Path) -> None:
         write_deltalake(str(path), rows(range(12, 13)), mode="append")
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("made", [_marked, _renamed, _in_folders, _without_statistics, _hidden, _many])
 def test_what_only_delta_reads_rightly_is_left_to_it(
     spark: SparkSession, tmp_path: Path, by_delta: list[str], made: Callable[[SparkSession, Path], None]
@@ -169,6 +170,7 @@ def test_what_only_delta_reads_rightly_is_left_to_it(
     assert [str(tmp_path / "t")] == by_delta
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", ["t*", "{t}"])
 def test_a_folder_that_is_a_pattern_is_left_to_delta(
     spark: SparkSession, tmp_path: Path, by_delta: list[str], name: str

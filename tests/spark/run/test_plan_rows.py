@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import reduce
+from collections.abc import Callable
+from functools import cache, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -68,22 +69,44 @@ def rows(hours: range, v: int, keys: tuple[str | None, ...] = ("A", "B", None)) 
     return pa.table({"ts": pa.array([FIRST + h * HOUR for h in at], pa.timestamp("us", "UTC")), **columns})
 
 
-@pytest.fixture(
-    params=[(b, c) for b in EVERY for c in ("insert", "update")], ids=lambda p: f"{p[0].split(',')[0]} {p[1]}"
-)
-def scene(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Scene:
+CHANGES: Final = [(b, c) for b in EVERY for c in ("insert", "update")]
+STRATEGIES: Final = {
+    "insert": ("recompute", "recompute-keys", "retract", "merge"),
+    "update": ("recompute", "recompute-keys", "retract"),
+}
+"""Strategies that bring a scene up to date, by what happened to its rows."""
+
+
+def named(change: tuple[str, str]) -> str:
+    """Return what the ids of tests call a change."""
+    return f"{change[0].split(',')[0]} {change[1]}"
+
+
+@pytest.fixture(scope="module")
+def scenes(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Callable[[tuple[str, str]], Scene]:
+    """Return scenes, each of which is made when it is first asked for; no test changes one."""
+    return cache(lambda change: made(change, spark, tmp_path_factory.mktemp("scene")))
+
+
+@pytest.fixture(params=CHANGES, ids=named)
+def scene(request: pytest.FixtureRequest, scenes: Callable[[tuple[str, str]], Scene]) -> Scene:
+    """Return each scene."""
+    return scenes(request.param)
+
+
+def made(change: tuple[str, str], spark: SparkSession, folder: Path) -> Scene:
     """Return a scene in which rows of two keys were inserted or updated in every other bucket."""
-    bucket, change = request.param
-    path, each = str(tmp_path / "t"), HOURS // FILES
+    bucket, kind = change
+    path, each = str(folder / "t"), HOURS // FILES
     write_deltalake(path, rows(range(each), 1), configuration={"delta.enableChangeDataFeed": "true"})
     for i in range(1, FILES):
         write_deltalake(path, rows(range(i * each, (i + 1) * each), 1), mode="append")
-    m = Materializer(config=Config(lake=str(tmp_path / "lake"), sources={"t": path}), spark=spark)
+    m = Materializer(config=Config(lake=str(folder / "lake"), sources={"t": path}), spark=spark)
     m.apply(
         f"CREATE MATERIALIZED VIEW it AS SELECT time_bucket({bucket}) AS at, k, sum(v) AS v, count(v) AS n FROM t GROUP BY 1, 2"
     )
     m.refresh("it", executor="spark")
-    if change == "insert":
+    if kind == "insert":
         write_deltalake(path, rows(range(5, HOURS, EVERY[bucket]), 7, ("B", None)), mode="append")
     else:
         where = f"h % {EVERY[bucket]} = {5 % EVERY[bucket]} AND (k = 'B' OR k IS NULL)"
@@ -106,22 +129,39 @@ def steps(scene: Scene) -> dict[str, Step]:
     return found
 
 
-def test_scattered_buckets_are_those_of_a_computation_of_everything(spark: SparkSession, scene: Scene) -> None:
+@pytest.mark.one_of(3)
+@pytest.mark.parametrize(
+    ("change", "strategy"),
+    [pytest.param(c, s, id=f"{named(c)} {s}") for c in CHANGES for s in STRATEGIES[c[1]]],
+)
+def test_scattered_buckets_are_those_of_a_computation_of_everything(
+    spark: SparkSession, scenes: Callable[[tuple[str, str]], Scene], change: tuple[str, str], strategy: str
+) -> None:
     """
     By each strategy, whoever reads the rows, and whether the buckets can be listed; what lies between them is copied.
     """
     session, whole = work_session(spark), SpanSet.of(Span(FIRST - 24 * HOUR, FIRST + (HOURS + 24) * HOUR))
+    scene = scenes(change)
     everything = scene.parts(session, scene.plan(Recompute(whole, ""), lane=Lane.SPARK), Budget()).persist()
-    for name, step in steps(scene).items():
-        for lane in Lane:
-            plan = scene.plan(step, lane=lane)
-            inside = spans_sql("slice", plan.replaced, scene.definition.time_type)
-            expected = sorted(map(str, everything.where(inside).collect()))
-            for listed, budget in BUDGETS.items():
-                found = sorted(map(str, scene.parts(session, plan, budget).collect()))
-                assert expected == found, (name, lane, listed)
+    for lane in Lane:
+        plan = scene.plan(steps(scene)[strategy], lane=lane)
+        inside = spans_sql("slice", plan.replaced, scene.definition.time_type)
+        expected = sorted(map(str, everything.where(inside).collect()))
+        for listed, budget in BUDGETS.items():
+            found = sorted(map(str, scene.parts(session, plan, budget).collect()))
+            assert expected == found, (lane, listed)
+    everything.unpersist()
 
 
+@pytest.mark.parametrize("change", CHANGES, ids=named)
+def test_every_strategy_is_compared(scenes: Callable[[tuple[str, str]], Scene], change: tuple[str, str]) -> None:
+    """
+    What brings a scene up to date is what the test above has a case of.
+    """
+    assert set(STRATEGIES[change[1]]) == set(steps(scenes(change)))
+
+
+@pytest.mark.one_of(2)
 def test_a_query_names_few_spans_and_joins_by_equality(
     spark: SparkSession, scene: Scene, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -64,6 +64,7 @@ def refused(commands: Commands, *arguments: str) -> dict[str, Any]:
     return json.loads(ran.stderr.splitlines()[-1])["error"]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_a_master_that_is_not_there(tmp_path: Path, executor: str) -> None:
     """
@@ -101,6 +102,7 @@ def older_server() -> Iterator[str]:
         server.stop(None)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_a_server_of_an_older_spark(tmp_path: Path, executor: str) -> None:
     """

@@ -36,10 +36,13 @@ def commands(tmp_path: Path, connect_server: SparkProcess) -> Commands:
 
 def test_the_main_job_starts_no_jvm(commands: Commands) -> None:
     """
-    A first materialization, a late row and a check, where no Java is on the path; jobs are unknown, not none.
+    A first materialization, a late row and a check, where no Java is on the path; jobs are unknown, not none. Spark writes the first
+    rows itself, and sends the late ones.
     """
+    commands.environ["MATERIALIZER_DRIVER_LANE_ROWS"] = "1"
     commands.applied()
     first = commands.done("refresh", "trades_1h")["refreshes"][0]["runs"][0]
+    del commands.environ["MATERIALIZER_DRIVER_LANE_ROWS"]
     append_trades(commands.root, 2, rows=1, volume=100)
     late = commands.done("refresh", "trades_1h")["refreshes"][0]["runs"][0]
     text = commands.run("history", "trades_1h").stdout
