@@ -55,18 +55,18 @@ class Everything:
         """
         is_exact = self._rows.aggregate.definition.spec.lateness == "recompute"
         is_cut = self._request.inside is not None or self._request.options.run_buckets is not None
-        known = [e.after for e in taken if e.after is not None]
-        if not is_exact or not state.frozen == NEG_INF == state.retired or is_cut or not known:
-            return ""
-        if self._request.options.strategy:
+        if not is_exact or not state.frozen == NEG_INF == state.retired or is_cut or self._request.options.strategy:
             return ""
         below = SpanSet.of(Span(NEG_INF, state.threshold))
         dirty = SpanSet.union(e.span for e in taken) & below
         if (SpanSet.union(e.span for e in state.log.entries) & below) - dirty:
             return ""  # what was not asked for stays as it is
         whole, new = estimate(ANYWHERE), estimate(ANYWHERE - below).likely_rows
-        count = state.changed_rows(min(known)) if changed is None else changed.rows
+        known = [e.after for e in taken if e.after is not None]
+        count = changed.rows if changed is not None else state.changed_rows(min(known)) if known else 0
         rows = max((count or 0) - new, 0)
+        if changed is None:  # of other dirt all rows count as changed
+            rows += estimate(SpanSet.union(e.span for e in taken if e.after is None) & below).likely_rows
         if rows <= FEW:
             return ""
         touched = 0 if changed is None else max(sum(map(len, changed.spans.values())) - new, 0)

@@ -103,6 +103,18 @@ def test_everything_is_computed_where_that_is_cheaper(tmp_path: Path) -> None:
     assert lines <= MANY
 
 
+def test_everything_is_computed_where_nearly_all_is_dirty_and_no_row_is_known(tmp_path: Path) -> None:
+    """
+    Of what is only known to be dirty all rows count as changed: neither they nor the stored results are gone through.
+    """
+    lake = filled(tmp_path, 110_000)
+
+    lines, run = lines_of(lake, start="1970-02-01", force=True)
+
+    assert 110_000 == run.report.rows_read
+    assert lines <= MANY
+
+
 def test_a_few_changes_are_never_a_reason_to_compute_everything(tmp_path: Path) -> None:
     """
     Ten late rows among thousands are incremental.
