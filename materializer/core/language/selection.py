@@ -12,10 +12,11 @@ from typing import Literal
 
 from sqlglot import TokenType, exp
 
+from materializer.core.dialect import is_name
 from materializer.core.language.draft import OutputColumn
 from materializer.core.sql import functions as known
 from materializer.core.sql.time_bucket import Bucket, bucket_form, read_bucket
-from materializer.core.sql.tokens import Fragment, Refused, is_name, words
+from materializer.core.sql.tokens import Fragment, Refused, words
 from materializer.errors import Problem
 
 

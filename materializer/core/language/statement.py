@@ -12,13 +12,14 @@ from typing import Final, TypeVar
 
 from sqlglot import Token, TokenType
 
+from materializer.core.dialect import is_name
 from materializer.core.language.assemble import name_problem
 from materializer.core.language.draft import Draft
 from materializer.core.language.properties import PropertyValues, read_properties
 from materializer.core.language.selection import select_outputs
 from materializer.core.spec.spec import CONTINUOUS
 from materializer.core.spec.table_names import dotted
-from materializer.core.sql.tokens import Fragment, Refused, is_name, string_value, words
+from materializer.core.sql.tokens import Fragment, Refused, string_value, words
 from materializer.errors import Problem
 
 _ORDER: Final = ("SELECT", "FROM", "WHERE", "GROUP BY", "HAVING")
