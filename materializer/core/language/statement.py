@@ -93,12 +93,15 @@ class EngineDraft:
     place: Fragment
 
 
-def read_statement(statement: Fragment, problems: list[Problem]) -> Draft | EngineDraft | None:
+def read_statement(
+    statement: Fragment, problems: list[Problem], columns: frozenset[str] = frozenset()
+) -> Draft | EngineDraft | None:
     """Return the draft of a statement; None after adding to *problems* why there is none.
 
     Args:
         statement: The tokens of the statement without its semicolon.
         problems: List that receives problems, also when a draft is returned.
+        columns: Lower-case names of the columns of the source, if they are known.
     """
     try:
         header = _read_header(statement, problems)
@@ -125,13 +128,14 @@ def read_statement(statement: Fragment, problems: list[Problem]) -> Draft | Engi
     group = _guarded(problems, lambda: _group_items(clauses, statement))
     if group is None:
         return None
-    selection = select_outputs(clauses["SELECT"], group, source.qualifiers, problems)
+    selection = select_outputs(clauses["SELECT"], group, source.qualifiers, problems, columns)
     if selection is None:
         return None
     return Draft(
         name=header.name,
         source=source.name,
         qualifiers=source.qualifiers,
+        columns=columns,
         time_column=selection.bucket.time_column,
         grid=selection.bucket.grid,
         bucket=selection.bucket.fragment,
