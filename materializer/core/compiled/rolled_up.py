@@ -166,6 +166,7 @@ def over_raw_rows(spec: AggregateSpec) -> AggregateSpec:
         sequence=base.sequence,
         reads=base.reads,
         read_types=base.read_types,
+        sql="",
         rolls_up=None,
     )
 

@@ -150,6 +150,20 @@ def read_statement(
     )
 
 
+def split_statement(statement: Fragment) -> tuple[dict[str, Fragment], int]:
+    """Return the clauses of a statement that was read before, and where its SELECT begins.
+
+    Raises:
+        Refused: If it cannot be read any more.
+    """
+    problems: list[Problem] = []
+    query = statement.part(_read_header(statement, problems).query)
+    clauses = _clauses(query, problems)
+    if clauses is None or "GROUP BY" not in clauses:
+        raise Refused(problems[0] if problems else query.problem("definition.no-bucket", "GROUP BY is missing"))
+    return clauses, query.start
+
+
 def _implied_engine(clauses: Mapping[str, Fragment]) -> str:
     """Return the engine that GROUP BY implies, for a definition without the property ``engine``."""
     group = clauses.get("GROUP BY")
