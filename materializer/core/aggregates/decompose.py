@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial as bind
 from hashlib import sha256
@@ -27,8 +27,12 @@ from materializer.core.spec.spec import AggregateSpec, Call, Formula
 from materializer.errors import DefinitionError, Problem
 
 
-def decompose(spec: AggregateSpec) -> Layout:
+def decompose(spec: AggregateSpec, stored: Collection[str] | None = None) -> Layout:
     """Return the layout of *spec*, whose calls must carry the types of their arguments.
+
+    Args:
+        spec: The definition.
+        stored: Names of the partials of its table, which an earlier release may have made: there two partials may be one.
 
     Raises:
         DefinitionError: With all problems of the definition: a wrong number of arguments, a DISTINCT or WITHIN GROUP without
@@ -47,6 +51,7 @@ def decompose(spec: AggregateSpec) -> Layout:
     else:
         below, counts = decompose(spec.rolls_up), rollup.row_count()
         taken = _Taker(bind(_rolled_up, spec.rolls_up, below))
+    taken.stored = stored
     measures = [(name, formula, taken.apart(name, formula)) for name, formula in formulas]
     filters = [(formula, taken.apart(name, formula)) for name, formula in having]
     taken.refuse_together([(n, c) for n, f in formulas + having for c in f.calls])
@@ -116,6 +121,7 @@ class _Taker:
     take: Callable[[Call], Parts]
     problems: list[Problem] = field(default_factory=list)
     builds: dict[str, str] = field(default_factory=dict)
+    stored: Collection[str] | None = None
 
     def apart(self, name: str, formula: Formula) -> list[Parts]:
         return [p for p in (self._one(name, call) for call in formula.calls) if p is not None]
@@ -133,23 +139,26 @@ class _Taker:
 
     def _one(self, name: str, call: Call) -> Parts | None:
         try:
-            return _told_apart(self.take(call), self.builds)
+            return _told_apart(self.take(call), self.builds, self.stored)
         except CallError as error:
             message = f"measure '{name}': {error.message}"
             self.problems.append(Problem(error.code, message, error.hint, about=name))
             return None
 
 
-def _told_apart(parts: Parts, builds: dict[str, str]) -> Parts:
+def _told_apart(parts: Parts, builds: dict[str, str], stored: Collection[str] | None) -> Parts:
     """Return the parts of a call with another name for each partial whose name stands for other rows or values already.
 
     Args:
         parts: The parts.
         builds: How each partial of the calls before it is built, by name; those of this call are added.
+        stored: The names that may be given; None for any.
     """
     taken = [p for p in parts.partials if not is_same(builds.setdefault(p.name, p.build), p.build)]
     for name, build in ((p.name, p.build) for p in taken):
         other = f"p_{sha256(normalised(build).encode()).hexdigest()[:12]}"
+        if stored is not None and other not in stored:
+            continue
         renamed = bind(re.sub, rf"\b{name}\b", other)
         partials = tuple(
             replace(

@@ -315,6 +315,16 @@ def test_an_average_shares_only_the_sum_of_its_own_rows() -> None:
     assert len(found.partials) == len({p.name for p in found.partials}) == 4
 
 
+def test_a_table_with_one_column_for_two_partials_is_read_as_before() -> None:
+    """
+    An earlier release made one column of two filters; a table without the second column is still refreshed.
+    """
+    calls = [call("count_if", f"note = '\\\\' AND sym = '{x}'", types=("boolean",)) for x in "Aa"]
+    first = layout_of(calls[0]).partials[0].name
+
+    assert [first] == [p.name for p in decompose(make_spec(*calls), {first}).stored_in({first}).partials]
+
+
 def test_names_of_partials_stay_those_of_earlier_releases() -> None:
     """
     Stored tables have columns of these names: a definition without two filters that were mistaken for each other keeps all.

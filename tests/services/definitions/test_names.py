@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,3 +59,19 @@ def test_an_alias_of_no_column_is_its_expression(tmp_path: Path) -> None:
 
     assert ["count"] == [call["function"] for call in spec["having"]["calls"]]
     assert [("odd", "v % 2")] == [(key["name"], key["sql"]) for key in spec["keys"]]
+
+
+def test_two_partials_in_one_column_are_built_anew(tmp_path: Path) -> None:
+    """
+    Where an earlier release stored one column for two filters, applying the same text again is a change of data.
+    """
+    lake = Lake(tmp_path)
+    text = VIEW.format("count_if('it''s' > 'a') AS one, count_if('it' 's' > 'a') AS two FROM raw GROUP BY 1")
+    lake.apply(text)
+    state = lake.state("w")
+    assert ["unchanged"] == [change.kind for change in lake.apply(text)]
+
+    *others, _, rows = state.schemas["partials"]
+    lake.put(replace(state, schemas={**state.schemas, "partials": [*others, rows]}))
+
+    assert ["data"] == [change.kind for change in lake.apply(text, dry_run=True)]
