@@ -19,7 +19,7 @@ from materializer.core.language.properties import PropertyValues, read_propertie
 from materializer.core.language.selection import select_outputs
 from materializer.core.spec.spec import CONTINUOUS
 from materializer.core.spec.table_names import dotted
-from materializer.core.sql.tokens import Fragment, Refused, string_value, words
+from materializer.core.sql.tokens import Fragment, Refused, string_value, text_of, words
 from materializer.errors import Problem
 
 _ORDER: Final = ("SELECT", "FROM", "WHERE", "GROUP BY", "HAVING")
@@ -297,13 +297,14 @@ def _read_name(statement: Fragment, at: int, header: _Header, problems: list[Pro
 def _read_option(statement: Fragment, at: int, header: _Header, problems: list[Problem]) -> int:
     tokens, word = statement.tokens, words(statement.tokens[at : at + 1])
     if word == "COMMENT":
-        text = string_value(tokens[at + 1]) if at + 1 < len(tokens) else None
+        stop = next((i for i in range(at + 1, len(tokens)) if string_value(tokens[i]) is None), len(tokens))
+        text = text_of(statement.part(at + 1, stop))
         if text is None:
             raise statement.refused(
                 "definition.syntax", "COMMENT needs a text in quotes", "write COMMENT 'text'", token=at
             )
         header.comment = text
-        return at + 2
+        return stop
     if word == "TBLPROPERTIES":
         if at + 1 >= len(tokens) or tokens[at + 1].token_type != TokenType.L_PAREN:
             raise statement.refused(
@@ -324,8 +325,7 @@ def _property(piece: Fragment, problems: list[Problem]) -> tuple[str, str, Fragm
     if not name.tokens or not value.tokens:
         problems.append(piece.problem("definition.syntax", "a property reads 'name' = 'value'", "add what is missing"))
         return None
-    key = string_value(name.tokens[0]) if len(name) == 1 else None
-    text = string_value(value.tokens[0]) if len(value) == 1 else None
+    key, text = text_of(name), text_of(value)
     return key or name.text, value.text if text is None else text, piece
 
 

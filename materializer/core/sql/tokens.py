@@ -15,7 +15,7 @@ from typing import Final
 from sqlglot import Token, TokenType, exp
 from sqlglot.errors import ErrorLevel, ParseError, TokenError
 
-from materializer.core.dialect import DIALECT, is_name, spelling
+from materializer.core.dialect import DIALECT, TEXTS, is_name, spelling
 from materializer.errors import Problem
 
 SYNTAX: Final = "definition.syntax"
@@ -244,9 +244,15 @@ def string_value(token: Token) -> str | None:
     return token.text if token.token_type in (TokenType.STRING, TokenType.RAW_STRING) else None
 
 
+def text_of(fragment: Fragment) -> str | None:
+    """Return the text of one literal, or of several side by side, as Spark joins them; None for anything else."""
+    values = [string_value(token) for token in fragment.tokens]
+    return "".join(v for v in values if v is not None) if values and None not in values else None
+
+
 def words(tokens: Sequence[Token]) -> str:
-    """Return the tokens as one upper-case text, for comparison with keywords."""
-    return " ".join(" ".join(token.text.upper().split()) for token in tokens)
+    """Return the tokens as one upper-case text, for comparison with keywords, which no literal is."""
+    return " ".join("''" if t.token_type in TEXTS else " ".join(t.text.upper().split()) for t in tokens)
 
 
 def _has_clauses(select: exp.Select) -> bool:
