@@ -11,6 +11,7 @@ import pytest
 from materializer.core.language import statement
 from materializer.core.spec.spec import Key
 from materializer.core.sql import formulas
+from materializer.errors import DefinitionError, SparkError
 from tests.system.builders import DAY, Site
 
 ROWS = [
@@ -147,3 +148,26 @@ def test_verify_finds_a_mistake_in_our_reading(site: Site, monkeypatch: pytest.M
 
     report = site.lake.verify(name)
     assert report.differing > 0
+
+
+@pytest.mark.parametrize("group", ["1, note", "1, note, sym"])
+def test_verify_finds_a_name_that_an_earlier_release_took_for_an_alias(
+    site: Site, monkeypatch: pytest.MonkeyPatch, group: str
+) -> None:
+    """
+    Spark groups by the column, or refuses the statement; applying it again says which name that is.
+    """
+    name = f"by_{len(group)}"
+    text = f"CREATE MATERIALIZED VIEW {name} AS SELECT date_trunc('day', ts) AS at, sym AS note, count(*) AS n FROM trades GROUP BY {group}"
+    with monkeypatch.context() as earlier:
+        earlier.setattr("materializer.core.language.parse.read_again", lambda spec, _: spec)
+        site.lake.apply(text)
+        site.lake.refresh(name)
+
+    if group == "1, note":
+        with pytest.raises(SparkError, match="plain Spark refuses the statement of 'by_7': MISSING_AGGREGATION"):
+            site.lake.verify(name)
+    else:
+        assert site.lake.verify(name).differing > 0
+    with pytest.raises(DefinitionError, match=r"definition\.ambiguous-group: .*GROUP BY note means the column"):
+        site.lake.apply(text)

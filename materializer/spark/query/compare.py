@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from uuid import uuid4
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as sf
 
@@ -15,6 +16,7 @@ from materializer.core.compiled.bucket_sql import bucket_end_sql, bucket_start_s
 from materializer.core.compiled.definition import Definition, quoted
 from materializer.core.spec.spec import Call, Measure
 from materializer.core.time.spans import SpanSet
+from materializer.errors import SparkError
 from materializer.spark.query import compute as c
 
 DIFFERS: Final = "size(wrong) > 0"
@@ -105,7 +107,13 @@ def _expected(
     rows.createOrReplaceTempView(view)
     spark = raw.sparkSession
     try:
-        found = spark.sql(typed.text).toDF(*spec.columns, *(name for name, _ in extra))
+        try:
+            found = spark.sql(typed.text).toDF(*spec.columns, *(name for name, _ in extra))
+        except AnalysisException as exc:
+            message = f"plain Spark refuses the statement of '{spec.name}': {exc.getCondition() or exc}"
+            raise SparkError(
+                message, hint="apply it again: a name in it may mean a column that the source has"
+            ) from exc
         types = dict(definition.output_columns)  # of a time that is a date, Spark's bucket begins at a timestamp
         ends = [name for name in (spec.bucket_start, spec.bucket_end) if name]
         yield found.withColumns({name: sf.col(quoted(name)).cast(types[name]) for name in ends})
