@@ -18,6 +18,7 @@ import sqlglot
 from sqlglot import TokenType, exp
 from sqlglot.errors import SqlglotError
 
+from materializer.core.dialect import SparkSql
 from materializer.local import aggregates, functions
 from materializer.local.arithmetic import arithmetic, compared_as, comparison, negated, positive_modulo, try_divide
 from materializer.local.kinds import BOOLEAN, DOUBLE, STRING, Kind, NotLocal, common, decimal, kind_of, quoted
@@ -121,7 +122,7 @@ def _parsed(sql: str) -> exp.Expr:
     if _NOT_ANSI.search(sql) or _SHORT.search(sql):
         raise NotLocal(f"the text of {sql!r}")  # what the parser reads like something else
     try:
-        tree = sqlglot.parse_one(sql, read="spark")
+        tree = sqlglot.parse_one(sql, read=SparkSql)
         lost = _words(sql) - Counter(_words_of(tree))
     except SqlglotError as exc:
         raise NotLocal(f"the text of {sql!r}") from exc
@@ -132,7 +133,7 @@ def _parsed(sql: str) -> exp.Expr:
 
 def _words(sql: str) -> Counter[str]:
     """Return the literals and names of a text; the parser drops arguments that it does not expect."""
-    tokens = sqlglot.tokenize(sql, read="spark")
+    tokens = sqlglot.tokenize(sql, read=SparkSql)
     after = [*(t.token_type for t in tokens[1:]), None]
     words = (t for t, then in zip(tokens, after, strict=True) if then is not TokenType.L_PAREN)
     return Counter(t.text.lower() for t in words if t.token_type in _WORDS)

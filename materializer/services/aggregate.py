@@ -121,7 +121,8 @@ def _compile(state: AggregateState) -> Definition:
         engine = compile_engine(spec, [name for name, _ in columns["partials"]])
         layout = result_layout(spec, columns["partials"], engine.layout)
     else:
-        engine, layout = None, decompose(spec).stored_in({name for name, _ in columns["partials"]})
+        stored = {name for name, _ in columns["partials"]}
+        engine, layout = None, decompose(spec, stored).stored_in(stored)
     return Definition(spec, layout, grid, columns["partials"], columns["output"], engine)
 
 

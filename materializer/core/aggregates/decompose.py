@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial as bind
+from hashlib import sha256
 
 from materializer.core.aggregates import moments, ordered, positions, products, ranked, rollup, shape, simple, sketches
 from materializer.core.aggregates.layout import Layout, PartialColumn
 from materializer.core.aggregates.order import RowOrder, row_order
-from materializer.core.aggregates.parts import CallError, Parts, Tolerance, filtered, group, plain, type_of
+from materializer.core.aggregates.parts import (
+    CallError,
+    Parts,
+    Tolerance,
+    filtered,
+    group,
+    is_same,
+    normalised,
+    plain,
+    type_of,
+)
 from materializer.core.aggregates.registry import ROLLS_UP, ROLLUP, AggregateFunction, find
 from materializer.core.spec.spec import AggregateSpec, Call, Formula
 from materializer.errors import DefinitionError, Problem
 
 
-def decompose(spec: AggregateSpec) -> Layout:
+def decompose(spec: AggregateSpec, stored: Collection[str] | None = None) -> Layout:
     """Return the layout of *spec*, whose calls must carry the types of their arguments.
+
+    Args:
+        spec: The definition.
+        stored: Names of the partials of its table, which an earlier release may have made: there two partials may be one.
 
     Raises:
         DefinitionError: With all problems of the definition: a wrong number of arguments, a DISTINCT or WITHIN GROUP without
@@ -27,10 +43,15 @@ def decompose(spec: AggregateSpec) -> Layout:
     having = [("HAVING", spec.having)] if spec.having else []
     if spec.rolls_up is None:
         order, sums, counts = row_order(spec), _sums(f for _, f in formulas + having), simple.row_count()
-        taken = _Taker(lambda call: parts_of(call, order, is_summed=simple.sum_name(call) in sums))
+        taken = _Taker(
+            lambda call: parts_of(
+                call, order, is_summed=is_same(sums.get(simple.sum_name(call), ""), simple.sum_text(call))
+            )
+        )
     else:
         below, counts = decompose(spec.rolls_up), rollup.row_count()
         taken = _Taker(bind(_rolled_up, spec.rolls_up, below))
+    taken.stored = stored
     measures = [(name, formula, taken.apart(name, formula)) for name, formula in formulas]
     filters = [(formula, taken.apart(name, formula)) for name, formula in having]
     taken.refuse_together([(n, c) for n, f in formulas + having for c in f.calls])
@@ -99,6 +120,8 @@ class _Taker:
 
     take: Callable[[Call], Parts]
     problems: list[Problem] = field(default_factory=list)
+    builds: dict[str, str] = field(default_factory=dict)
+    stored: Collection[str] | None = None
 
     def apart(self, name: str, formula: Formula) -> list[Parts]:
         return [p for p in (self._one(name, call) for call in formula.calls) if p is not None]
@@ -116,11 +139,39 @@ class _Taker:
 
     def _one(self, name: str, call: Call) -> Parts | None:
         try:
-            return self.take(call)
+            return _told_apart(self.take(call), self.builds, self.stored)
         except CallError as error:
             message = f"measure '{name}': {error.message}"
             self.problems.append(Problem(error.code, message, error.hint, about=name))
             return None
+
+
+def _told_apart(parts: Parts, builds: dict[str, str], stored: Collection[str] | None) -> Parts:
+    """Return the parts of a call with another name for each partial whose name stands for other rows or values already.
+
+    Args:
+        parts: The parts.
+        builds: How each partial of the calls before it is built, by name; those of this call are added.
+        stored: The names that may be given; None for any.
+    """
+    taken = [p for p in parts.partials if not is_same(builds.setdefault(p.name, p.build), p.build)]
+    for name, build in ((p.name, p.build) for p in taken):
+        other = f"p_{sha256(normalised(build).encode()).hexdigest()[:12]}"
+        if stored is not None and other not in stored:
+            continue
+        renamed = bind(re.sub, rf"\b{name}\b", other)
+        partials = tuple(
+            replace(
+                p,
+                name=renamed(p.name),
+                merge=None if p.merge is None else renamed(p.merge),
+                retract=None if p.retract is None else renamed(p.retract),
+            )
+            for p in parts.partials
+        )
+        parts = replace(parts, partials=partials, final=renamed(parts.final))
+        builds[other] = build
+    return parts
 
 
 def _rolled_up(spec: AggregateSpec, layout: Layout, call: Call) -> Parts:
@@ -131,9 +182,9 @@ def _rolled_up(spec: AggregateSpec, layout: Layout, call: Call) -> Parts:
     return rollup.parts_of(call, spec, layout)
 
 
-def _sums(formulas: Iterable[Formula]) -> frozenset[str]:
+def _sums(formulas: Iterable[Formula]) -> dict[str, str]:
     calls = (c for f in formulas for c in f.calls)
-    return frozenset(simple.sum_name(c) for c in calls if c.function == "sum" and not c.distinct)
+    return {simple.sum_name(c): simple.sum_text(c) for c in calls if c.function == "sum" and not c.distinct}
 
 
 def _filled(formula: Formula, texts: list[str]) -> str:

@@ -89,21 +89,36 @@ def column_of(text: str) -> str | None:
 
 
 def partial_name(kind: str, *texts: str | None) -> str:
-    """Return a column name from *kind* and *texts*; differences in case and blanks outside quotes do not count."""
-    parts = "\x1f".join("\x1e" if t is None else normal(t) for t in (kind, *texts))
+    """Return a column name from *kind* and *texts*; differences in case and blanks outside of quotes do not count.
+
+    Texts that mean something else may get the same name, see :func:`materializer.core.aggregates.decompose.decompose`.
+    """
+    parts = "\x1f".join("\x1e" if t is None else _squeezed(t) for t in (kind, *texts))
     return f"p_{sha256(parts.encode()).hexdigest()[:12]}"
 
 
-def normal(text: str) -> str:
-    """Return *text* in lower case and without blanks, except inside quotes; for names only, never executed.
-
-    Text with comments is left as it is.
+def is_same(one: str, other: str) -> bool:
+    """Return whether two texts of Spark SQL have the same tokens.
 
     Examples:
-        >>> normal("Price  * 'A b'")
-        "price*'A b'"
-        >>> normal("a IS  NULL")
-        'a is null'
+        >>> is_same("Price  * 'A b'", "price*'A b'"), is_same("price * 'A b'", "price * 'a b'")
+        (True, False)
+    """
+    return one == other or normalised(one) == normalised(other)
+
+
+def normalised(text: str) -> str:
+    """Return the tokens of Spark SQL as one text; see :func:`materializer.core.dialect.normalised`."""
+    # importing sqlglot takes longer than a refresh without work
+    from materializer.core.dialect import normalised as tokens  # noqa: PLC0415
+
+    return tokens(text)
+
+
+def _squeezed(text: str) -> str:
+    """Return *text* in lower case and without blanks, except inside of quotes; text with comments is left as it is.
+
+    It knows no escaped backslash and no raw string, so that two texts may become one. Names of stored columns depend on it.
     """
     if "--" in text or "/*" in text:
         return text

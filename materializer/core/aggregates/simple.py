@@ -81,6 +81,11 @@ def sum_name(call: Call) -> str:
     return partial_name("sum", *call.args, call.where)
 
 
+def sum_text(call: Call) -> str:
+    """Return SQL of the sum of the argument of *call*."""
+    return plain("sum", call.args, call.where)
+
+
 def _is_exact(spark_type: str) -> bool:
     return spark_type in INTEGERS or decimal_of(spark_type) is not None
 
@@ -125,7 +130,7 @@ def _sum(call: Call) -> PartialColumn:
         merge = f"CAST({merge} AS {kind})"
         if decimal[0] <= _MAX_SUBTRACTED:
             retract = _subtracted(name, counted, kind, None)
-    return PartialColumn(name, plain("sum", call.args, call.where), merge, retract)
+    return PartialColumn(name, sum_text(call), merge, retract)
 
 
 def _sum_precision(precision: int) -> int:

@@ -12,16 +12,9 @@ import hashlib
 import json
 from typing import Any
 
+from materializer.core.aggregates.parts import normalised
 from materializer.core.codec import as_json
 from materializer.core.spec.spec import AggregateSpec, Call, Formula
-
-
-def normalised(text: str) -> str:
-    """Return the canonical tokens of Spark SQL; see :func:`materializer.core.sql.tokens.normalised`."""
-    # importing sqlglot takes longer than a refresh without work
-    from materializer.core.sql.tokens import normalised as tokens  # noqa: PLC0415
-
-    return tokens(text)
 
 
 def data_fingerprint(spec: AggregateSpec) -> str:

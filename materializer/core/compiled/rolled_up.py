@@ -9,25 +9,18 @@ keys and WHERE name columns of its partials. The rest of the program then reads 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
 
 from materializer.core.aggregates.decompose import decompose
 from materializer.core.aggregates.layout import Layout
-from materializer.core.aggregates.parts import column_of, group, normal
+from materializer.core.aggregates.parts import column_of, group, is_same
 from materializer.core.aggregates.registry import ROLLUP, find
 from materializer.core.aggregates.rollup import behind, calls_of, measure_of
 from materializer.core.compiled.definition import SLICE, Definition, key_column, quoted
 from materializer.core.spec.spec import AggregateSpec, Call, Formula, Key
 from materializer.core.time.nesting import misfit
 from materializer.errors import DefinitionError, Problem
-
-_WORD: Final = re.compile(r"[A-Za-z_]\w*")
-_QUOTED: Final = re.compile(
-    r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|--[^\n]*|/\*.*?\*/|`(?P<name>(?:[^`]|``)*)`", re.DOTALL
-)
 
 
 def over_partials(spec: AggregateSpec, parent: AggregateSpec) -> AggregateSpec:
@@ -136,19 +129,20 @@ def finer(ours: Definition, theirs: Definition) -> tuple[tuple[str, str], ...] |
         return None
     if _rows_of(a) != _rows_of(b) or ours.time_type is not theirs.time_type:
         return None
+    if not is_same(a.where or "", b.where or ""):
+        return None
     by_name = {p.name: p for p in theirs.layout.partials}
     for partial in ours.layout.partials:
         other = by_name.get(partial.name)
         if other is None or partial.merge is None or other.build != partial.build:
             return None
-    by_text = {normal(key.sql): key.name for key in b.keys}
-    keys = [(key.name, by_text.get(normal(key.sql))) for key in a.keys]
+    keys = [(key.name, next((o.name for o in b.keys if is_same(key.sql, o.sql)), None)) for key in a.keys]
     found = tuple((name, other) for name, other in keys if other is not None)
     return found if len(found) == len(keys) and misfit(ours.grid, theirs.grid) is None else None
 
 
 def _rows_of(spec: AggregateSpec) -> tuple[object, ...]:
-    return spec.time_column.lower(), spec.resolution, spec.lateness, normal(spec.where or "")
+    return spec.time_column.lower(), spec.resolution, spec.lateness
 
 
 def over_raw_rows(spec: AggregateSpec) -> AggregateSpec:
@@ -172,11 +166,14 @@ def over_raw_rows(spec: AggregateSpec) -> AggregateSpec:
         sequence=base.sequence,
         reads=base.reads,
         read_types=base.read_types,
+        sql="",
         rolls_up=None,
     )
 
 
 def _problems(spec: AggregateSpec, parent: AggregateSpec) -> Iterator[Problem]:
+    from materializer.core.dialect import words_in
+
     if spec.is_engine or parent.is_engine:
         which = spec.name if spec.is_engine else parent.name
         message = f"{spec.name}: `{ROLLUP}` merges partials of buckets, and '{which}' is computed by an engine"
@@ -209,14 +206,14 @@ def _problems(spec: AggregateSpec, parent: AggregateSpec) -> Iterator[Problem]:
         if measure is None:
             continue  # decomposing reports it
         formula = formulas[measure.name.casefold()]
-        if any(isinstance(p, str) and names & _words(p) for p in formula.pieces):
+        if any(isinstance(p, str) and names & words_in(p) for p in formula.pieces):
             message = f"{spec.name}: {shown}: the measure also reads a key or the bucket of '{parent.name}'"
             hint = "give each aggregate in it a name there, and combine them here"
             yield Problem("definition.rollup-key", message, hint, about=measure.name)
         for inner in formula.calls:
             function = find(inner.function)
             is_ordered = function is not None and function.is_ordered
-            if is_ordered and dropped & {word for arg in inner.args for word in _words(arg)}:
+            if is_ordered and dropped & {word for arg in inner.args for word in words_in(arg)}:
                 message = f"{spec.name}: {shown}: {inner.text or inner.function} selects by order a value of a key that is not grouped by here"
                 yield Problem(
                     "definition.rollup-key", message, "group by that key, or read the raw source", about=measure.name
@@ -263,9 +260,15 @@ def _replaced_columns(text: str, columns: Mapping[str, str]) -> tuple[str, list[
 
 
 def _replaced_names(text: str, names: Mapping[str, str]) -> str:
-    """Return Spark SQL in which quoted names outside of strings and comments are replaced."""
-    return _QUOTED.sub(lambda found: names.get(found["name"] or "", found[0]), text)
+    """Return Spark SQL in which quoted names are replaced; a literal or a comment holds none."""
+    if "`" not in text:
+        return text
+    from sqlglot import TokenType
 
+    from materializer.core.dialect import DIALECT
 
-def _words(text: str) -> set[str]:
-    return {word.casefold() for word in _WORD.findall(text)}
+    out, at = "", 0
+    for token in DIALECT.tokenize(text):
+        if token.token_type == TokenType.IDENTIFIER and token.text in names:
+            out, at = out + text[at : token.start] + names[token.text], token.end + 1
+    return out + text[at:]

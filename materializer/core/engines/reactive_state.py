@@ -22,12 +22,13 @@ from typing import Final, Literal, TypeAlias
 
 from sqlglot import TokenType
 
+from materializer.core.dialect import is_name
 from materializer.core.engines.base import WindowEngine
 from materializer.core.engines.params import About, ParamReader, Trouble
 from materializer.core.engines.ranges import Range, StoredResult, merge_ranges
 from materializer.core.sql.expressions import Expression, Vocabulary, examine
 from materializer.core.sql.functions import nearest
-from materializer.core.sql.tokens import Fragment, Refused, fragment_of, is_name
+from materializer.core.sql.tokens import Fragment, Refused, fragment_of
 from materializer.core.time.spans import NEG_INF, POS_INF
 
 ORDINAL: Final = "x_ordinal"

@@ -225,9 +225,10 @@ class _Assembly:
             if any(first <= column.at <= last for first, last, _ in done) or self._is_bucket(expression.chain(column)):
                 continue
             key = self.keys.get(expression.chain(column)) or self.keys.get((column.name.lower(),))
-            if key is None and column.head == column.last:
+            is_alias = in_having or column.name.lower() not in self.draft.columns
+            if key is None and column.head == column.last and is_alias:
                 key = next((k for k in self.keys.values() if k.name.lower() == column.name.lower()), None)
-            measure = self.measures.get(column.name.lower()) if column.at == column.last else None
+            measure = self.measures.get(column.name.lower()) if column.at == column.last and is_alias else None
             if key is not None:
                 if key.name.lower() != column.name.lower() or column.head != column.last:
                     rest = expression.chain(column)[1:] if self.keys.get(expression.chain(column)) is None else ()
@@ -253,7 +254,8 @@ class _Assembly:
         for column in expression.outer_columns:
             chain = expression.chain(column)
             name = names.get(chain[2]) if self._is_bucket(chain) and len(chain) == 3 else None
-            if name or (column.name.lower() in {n.lower() for n in names.values()} and len(chain) == 1):
+            is_named = column.name.lower() in {n.lower() for n in names.values()} and chain not in self.keys
+            if name or (is_named and len(chain) == 1):
                 yield column.at, column.last, f"`{name or column.name}`"
 
     def _is_bucket(self, chain: tuple[str, ...]) -> bool:

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
+from materializer.core.dialect import is_name
 from materializer.core.language.assemble import assemble, name_problem
 from materializer.core.language.draft import Draft, OutputColumn
 from materializer.core.language.properties import read_properties
 from materializer.core.language.statement import Source, read_source
 from materializer.core.spec.spec import AggregateSpec, GridSpec, Resolution, Width
 from materializer.core.sql.time_bucket import read_instant, read_width
-from materializer.core.sql.tokens import Fragment, Refused, fragment_of, is_name
+from materializer.core.sql.tokens import Fragment, Refused, fragment_of
 from materializer.errors import DefinitionError, Problem
 
 

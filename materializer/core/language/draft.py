@@ -45,6 +45,7 @@ class Draft:
         settings: Settings from the properties.
         place: Start of the definition.
         sql: Its whole text, or "".
+        columns: Lower-case names of the columns of the source, if they are known.
         is_origin_text: Whether the origin was given as text; then it is in microseconds whatever the time column counts.
     """
 
@@ -61,4 +62,5 @@ class Draft:
     settings: PropertyValues
     place: Fragment
     sql: str = ""
+    columns: frozenset[str] = frozenset()
     is_origin_text: bool = False

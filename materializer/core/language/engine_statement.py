@@ -47,18 +47,21 @@ class _Parts:
     measures: dict[str, str] = field(default_factory=dict)
 
 
-def engine_of_draft(draft: EngineDraft, python: frozenset[str], problems: list[Problem]) -> AggregateSpec | None:
+def engine_of_draft(
+    draft: EngineDraft, python: frozenset[str], problems: list[Problem], columns: frozenset[str] = frozenset()
+) -> AggregateSpec | None:
     """Return the spec of an engine's draft; None after adding to *problems* what is wrong with the draft."""
     parts = _Parts(dict(draft.settings.params))
     parts.time = parts.params.pop("time", "")
     named = [k.strip() for k in parts.params.pop("keys", "").split(",") if k.strip()]
     group = draft.clauses.get("GROUP BY")
     grouped = _grouped(draft, group, parts) if group is not None else []
+    names = {g.text for g in grouped if g.text.lower() not in columns}
     since = len(problems)
     for piece in draft.clauses["SELECT"].split():
         item = item_of(piece, problems)
         if item is not None:
-            _place(draft, item, grouped, named, parts, problems)
+            _place(draft, item, grouped, names, named, parts, problems)
     if not parts.time:
         hint = "add window(time, …) or session_window(time, …) to GROUP BY, or the property 'time'"
         problems.append(draft.place.problem("definition.missing-time-column", "no time column is named", hint))
@@ -107,7 +110,13 @@ def _grouped(draft: EngineDraft, group: Fragment, parts: _Parts) -> list[Fragmen
 
 
 def _place(
-    draft: EngineDraft, item: Item, grouped: list[Fragment], named: list[str], parts: _Parts, problems: list[Problem]
+    draft: EngineDraft,
+    item: Item,
+    grouped: list[Fragment],
+    names: set[str],
+    named: list[str],
+    parts: _Parts,
+    problems: list[Problem],
 ) -> None:
     """Store an item of SELECT as the label, a key or a measure."""
     text = item.expression.text
@@ -116,8 +125,10 @@ def _place(
         _label(draft, item, parts, problems)
     elif not item.name:
         problems.append(item.place.problem("definition.missing-alias", f"`{text}` has no name", "add AS name"))
-    elif any(item.expression.normal == g.normal or item.name == g.text for g in grouped) or (
-        draft.engine == ROWS and (item.name in named or text in named)
+    elif (
+        item.name in names
+        or any(item.expression.normal == g.normal for g in grouped)
+        or (draft.engine == ROWS and (item.name in named or text in named))
     ):
         parts.keys[item.name] = text
     else:

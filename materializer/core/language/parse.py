@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from sqlglot import TokenType
 
+from materializer.core.aggregates.parts import column_of
+from materializer.core.aggregates.registry import find
+from materializer.core.aggregates.rollup import calls_of
 from materializer.core.language.assemble import assemble
+from materializer.core.language.draft import Draft
 from materializer.core.language.engine_statement import engine_of_draft
 from materializer.core.language.statement import EngineDraft, read_statement
 from materializer.core.spec.spec import AggregateSpec
@@ -70,6 +74,33 @@ def parse_report(text: str, file: str = "", *, known_python: frozenset[str] = fr
     if problems:
         raise DefinitionError(_without_repeats(problems))
     return ParseReport(tuple(specs), tuple(warnings))
+
+
+def read_again(spec: AggregateSpec, columns: Iterable[str]) -> AggregateSpec:
+    """Return a definition as it reads over a source with *columns*: a name is a column there before it is an alias.
+
+    Raises:
+        DefinitionError: With what Spark would refuse, or would group by without showing it.
+    """
+    known = frozenset(name.lower() for name in columns)
+    own = {key.name.lower() for key in spec.keys if column_of(key.sql) == key.name.casefold()}
+    if not spec.sql or not {name.lower() for name in spec.columns} & known - own:
+        return spec
+    script, problems = Script(spec.sql), list[Problem]()
+    python = frozenset(call.function for call in calls_of(spec) if find(call.function) is None)
+    again: AggregateSpec | None = None
+    match read_statement(Fragment(script, script.tokens()), problems, known):
+        case Draft() as draft:
+            again = assemble(draft, python, problems, [])
+        case EngineDraft() as draft:
+            engine_of_draft(draft, python, problems, known)
+    if problems:
+        raise DefinitionError(
+            _without_repeats([Problem(p.code, f"{spec.name}: {p.message}", p.hint) for p in problems])
+        )
+    if again is None:
+        return spec
+    return replace(spec, keys=again.keys, measures=again.measures, having=again.having, reads=again.reads)
 
 
 def _statements(whole: Fragment) -> Iterator[Fragment]:

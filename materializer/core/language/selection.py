@@ -1,6 +1,7 @@
 """Matches SELECT with GROUP BY: decides which output columns are the bucket, keys and measures.
 
-GROUP BY may repeat an expression, name its alias, give its position, or be ALL. Two expressions are the same when their
+GROUP BY may repeat an expression, name its alias, give its position, or be ALL. As in Spark, a name is a column of the source
+before it is an alias; the columns are known when a definition meets its source. Two expressions are the same when their
 tokens are the same, apart from case, comments and a qualifier of the source.
 """
 
@@ -12,10 +13,11 @@ from typing import Literal
 
 from sqlglot import TokenType, exp
 
+from materializer.core.dialect import is_name
 from materializer.core.language.draft import OutputColumn
 from materializer.core.sql import functions as known
 from materializer.core.sql.time_bucket import Bucket, bucket_form, read_bucket
-from materializer.core.sql.tokens import Fragment, Refused, is_name, words
+from materializer.core.sql.tokens import Fragment, Refused, words
 from materializer.errors import Problem
 
 
@@ -37,7 +39,11 @@ class Item:
 
 
 def select_outputs(
-    select: Fragment, group: Fragment, qualifiers: frozenset[str], problems: list[Problem]
+    select: Fragment,
+    group: Fragment,
+    qualifiers: frozenset[str],
+    problems: list[Problem],
+    columns: frozenset[str] = frozenset(),
 ) -> Selection | None:
     """Return the bucket and the outputs; None after adding to *problems* why there is no bucket.
 
@@ -46,10 +52,11 @@ def select_outputs(
         group: The tokens after GROUP BY.
         qualifiers: Lower-case names that may stand before a column of the source.
         problems: List that receives problems.
+        columns: Lower-case names of the columns of the source, if they are known.
     """
     items = [item for piece in select.split() if (item := item_of(piece, problems))]
     try:
-        return _Matching(items, qualifiers, problems).run(group)
+        return _Matching(items, qualifiers, problems, columns).run(group)
     except Refused as refused:
         problems.append(refused.problem)
         return None
@@ -91,8 +98,10 @@ def _is_chain(piece: Fragment) -> bool:
 
 
 class _Matching:
-    def __init__(self, items: list[Item], qualifiers: frozenset[str], problems: list[Problem]) -> None:
-        self.items, self.qualifiers, self.problems = items, qualifiers, problems
+    def __init__(
+        self, items: list[Item], qualifiers: frozenset[str], problems: list[Problem], columns: frozenset[str]
+    ) -> None:
+        self.items, self.qualifiers, self.problems, self.columns = items, qualifiers, problems, columns
         self.failed: Refused | None = None
 
     def run(self, group: Fragment) -> Selection:
@@ -204,11 +213,12 @@ class _Matching:
                     "definition.ordinal", f"GROUP BY {token.text}: there are {len(self.items)} columns", "count from 1"
                 )
             return self.items[at - 1].expression
-        item = next((i for i in self.items if i.name.lower() == token.text.lower()), None)
-        if item is None:
+        name = token.text.lower()
+        item = next((i for i in self.items if i.name.lower() == name), None)
+        if item is None or (name in self.columns and any(self._normal(i.expression) == (name,) for i in self.items)):
             return piece
         own = self._normal(item.expression)
-        if token.text.lower() in own and not _is_chain(item.expression):
+        if name in self.columns or (name in own and not _is_chain(item.expression)):
             message = f"GROUP BY {token.text} means the column in Spark, not the expression of that name"
             raise piece.refused(
                 "definition.ambiguous-group", message, "repeat the expression in GROUP BY, or rename it"

@@ -12,13 +12,14 @@ from typing import Final, TypeVar
 
 from sqlglot import Token, TokenType
 
+from materializer.core.dialect import is_name
 from materializer.core.language.assemble import name_problem
 from materializer.core.language.draft import Draft
 from materializer.core.language.properties import PropertyValues, read_properties
 from materializer.core.language.selection import select_outputs
 from materializer.core.spec.spec import CONTINUOUS
 from materializer.core.spec.table_names import dotted
-from materializer.core.sql.tokens import Fragment, Refused, is_name, string_value, words
+from materializer.core.sql.tokens import Fragment, Refused, string_value, text_of, words
 from materializer.errors import Problem
 
 _ORDER: Final = ("SELECT", "FROM", "WHERE", "GROUP BY", "HAVING")
@@ -92,12 +93,15 @@ class EngineDraft:
     place: Fragment
 
 
-def read_statement(statement: Fragment, problems: list[Problem]) -> Draft | EngineDraft | None:
+def read_statement(
+    statement: Fragment, problems: list[Problem], columns: frozenset[str] = frozenset()
+) -> Draft | EngineDraft | None:
     """Return the draft of a statement; None after adding to *problems* why there is none.
 
     Args:
         statement: The tokens of the statement without its semicolon.
         problems: List that receives problems, also when a draft is returned.
+        columns: Lower-case names of the columns of the source, if they are known.
     """
     try:
         header = _read_header(statement, problems)
@@ -124,13 +128,14 @@ def read_statement(statement: Fragment, problems: list[Problem]) -> Draft | Engi
     group = _guarded(problems, lambda: _group_items(clauses, statement))
     if group is None:
         return None
-    selection = select_outputs(clauses["SELECT"], group, source.qualifiers, problems)
+    selection = select_outputs(clauses["SELECT"], group, source.qualifiers, problems, columns)
     if selection is None:
         return None
     return Draft(
         name=header.name,
         source=source.name,
         qualifiers=source.qualifiers,
+        columns=columns,
         time_column=selection.bucket.time_column,
         grid=selection.bucket.grid,
         bucket=selection.bucket.fragment,
@@ -143,6 +148,20 @@ def read_statement(statement: Fragment, problems: list[Problem]) -> Draft | Engi
         sql=statement.text,
         is_origin_text=selection.bucket.is_origin_text,
     )
+
+
+def split_statement(statement: Fragment) -> tuple[dict[str, Fragment], int]:
+    """Return the clauses of a statement that was read before, and where its SELECT begins.
+
+    Raises:
+        Refused: If it cannot be read any more.
+    """
+    problems: list[Problem] = []
+    query = statement.part(_read_header(statement, problems).query)
+    clauses = _clauses(query, problems)
+    if clauses is None or "GROUP BY" not in clauses:
+        raise Refused(problems[0] if problems else query.problem("definition.no-bucket", "GROUP BY is missing"))
+    return clauses, query.start
 
 
 def _implied_engine(clauses: Mapping[str, Fragment]) -> str:
@@ -278,13 +297,14 @@ def _read_name(statement: Fragment, at: int, header: _Header, problems: list[Pro
 def _read_option(statement: Fragment, at: int, header: _Header, problems: list[Problem]) -> int:
     tokens, word = statement.tokens, words(statement.tokens[at : at + 1])
     if word == "COMMENT":
-        text = string_value(tokens[at + 1]) if at + 1 < len(tokens) else None
+        stop = next((i for i in range(at + 1, len(tokens)) if string_value(tokens[i]) is None), len(tokens))
+        text = text_of(statement.part(at + 1, stop))
         if text is None:
             raise statement.refused(
                 "definition.syntax", "COMMENT needs a text in quotes", "write COMMENT 'text'", token=at
             )
         header.comment = text
-        return at + 2
+        return stop
     if word == "TBLPROPERTIES":
         if at + 1 >= len(tokens) or tokens[at + 1].token_type != TokenType.L_PAREN:
             raise statement.refused(
@@ -305,8 +325,7 @@ def _property(piece: Fragment, problems: list[Problem]) -> tuple[str, str, Fragm
     if not name.tokens or not value.tokens:
         problems.append(piece.problem("definition.syntax", "a property reads 'name' = 'value'", "add what is missing"))
         return None
-    key = string_value(name.tokens[0]) if len(name) == 1 else None
-    text = string_value(value.tokens[0]) if len(value) == 1 else None
+    key, text = text_of(name), text_of(value)
     return key or name.text, value.text if text is None else text, piece
 
 

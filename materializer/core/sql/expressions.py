@@ -13,8 +13,9 @@ from typing import Final
 
 from sqlglot import TokenType, exp
 
+from materializer.core.dialect import is_name
 from materializer.core.sql import functions as known
-from materializer.core.sql.tokens import Fragment, Refused, is_name, string_value
+from materializer.core.sql.tokens import Fragment, Refused, string_value
 from materializer.errors import Problem
 
 _NOT_FUNCTIONS: Final = known.names_in(

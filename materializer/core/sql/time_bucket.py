@@ -13,9 +13,10 @@ from typing import Final
 
 from sqlglot import TokenType
 
+from materializer.core.dialect import is_name
 from materializer.core.spec.spec import GridSpec, Resolution, Width
 from materializer.core.sql.functions import nearest
-from materializer.core.sql.tokens import Fragment, is_name, string_value
+from materializer.core.sql.tokens import Fragment, string_value
 from materializer.core.time.grid import parse_width
 from materializer.errors import MaterializerError
 

@@ -8,59 +8,22 @@ only shows whether a text parses, and which columns it names.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final
+from typing import Final
 
 from sqlglot import Token, TokenType, exp
-from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ErrorLevel, ParseError, TokenError
-from sqlglot.parsers.spark import SparkParser
 
+from materializer.core.dialect import DIALECT, TEXTS, is_name, spelling
 from materializer.errors import Problem
 
 SYNTAX: Final = "definition.syntax"
 
-_PARSED_SPECIALLY: Final = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "SUBSTR", "SUBSTRING", "OVERLAY", "POSITION")
-
-
-class DefinitionDialect(Spark):
-    """Spark SQL with `window` and `rollup` as ordinary names and all function calls kept as written.
-
-    While WINDOW is a keyword, `GROUP BY window(…)` does not parse; ROLLUP would be a grouping. The functions that the parser
-    knows lose their name, and sometimes an argument.
-    """
-
-    class Tokenizer(Spark.Tokenizer):
-        """Tokens without the keywords that would consume the text after them."""
-
-        KEYWORDS: ClassVar[dict[str, TokenType]] = {
-            text: kind
-            for text, kind in Spark.Tokenizer.KEYWORDS.items()
-            if kind not in (TokenType.WINDOW, TokenType.ROLLUP)
-        }
-        COMMANDS: ClassVar[set[TokenType]] = set()
-
-    class Parser(SparkParser):
-        """Grammar that keeps the names and arguments of functions."""
-
-        FUNCTIONS: ClassVar[dict[str, Any]] = {}
-        NO_PAREN_FUNCTIONS: ClassVar[dict[TokenType, Any]] = {}
-        FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
-            name: SparkParser.FUNCTION_PARSERS[name] for name in _PARSED_SPECIALLY
-        }
-        NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
-            name: parse
-            for name, parse in SparkParser.NO_PAREN_FUNCTION_PARSERS.items()
-            if name in ("ANY", "CASE", "IF")
-        }
-
-
-_DIALECT: Final = DefinitionDialect()
-_SELECT: Final = _DIALECT.tokenize("SELECT")[0]
+_SELECT: Final = DIALECT.tokenize("SELECT")[0]
 _OPEN: Final = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
 _CLOSE: Final = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
 _PARAMETERS: Final = (TokenType.PLACEHOLDER, TokenType.PARAMETER, TokenType.L_BRACE)
-_TEXTS: Final = (TokenType.STRING, TokenType.RAW_STRING, TokenType.NATIONAL_STRING, TokenType.HEX_STRING)
 
 
 class Refused(Exception):  # noqa: N818
@@ -99,7 +62,7 @@ class Script:
             Refused: If a quote or a comment is never closed.
         """
         try:
-            return tuple(_DIALECT.tokenize(self.text))
+            return tuple(DIALECT.tokenize(self.text))
         except TokenError:
             at, what = _unclosed(self.text)
             raise Refused(self.problem(at, SYNTAX, f"{what} that begins here is never closed", "close it")) from None
@@ -217,7 +180,7 @@ class Fragment:
                     token=at,
                 )
         try:
-            parser = _DIALECT.parser(error_level=ErrorLevel.IMMEDIATE)
+            parser = DIALECT.parser(error_level=ErrorLevel.IMMEDIATE)
             trees = parser.parse([_SELECT, *self.tokens], self.script.text)
         except ParseError as error:
             at = self._place(error)
@@ -266,29 +229,6 @@ def depth_change(token: Token) -> int:
     return (token.token_type in _OPEN) - (token.token_type in _CLOSE)
 
 
-def spelling(text: str, token: Token) -> str:
-    """Return the canonical spelling of a token: strings as written, the rest in lower case, names unquoted where possible."""
-    if token.token_type in _TEXTS:
-        return text[token.start : token.end + 1]
-    if token.token_type == TokenType.IDENTIFIER:
-        return token.text.lower() if token.text.isidentifier() else f"`{token.text.lower().replace('`', '``')}`"
-    return " ".join(token.text.lower().split())
-
-
-def normalised(sql: str) -> str:
-    """Return *sql* with single spaces, no comments, and names and keywords in lower case.
-
-    Examples:
-        >>> normalised("SUM( `Price`*2 )  -- cents")
-        'sum ( price * 2 )'
-    """
-    script = Script(sql)
-    try:
-        return " ".join(Fragment(script, script.tokens()).normal)
-    except Refused:
-        return sql
-
-
 def fragment_of(text: str, label: str) -> Fragment:
     """Return the tokens of one argument of the Python form.
 
@@ -304,14 +244,15 @@ def string_value(token: Token) -> str | None:
     return token.text if token.token_type in (TokenType.STRING, TokenType.RAW_STRING) else None
 
 
-def is_name(token: Token) -> bool:
-    """Whether the token can be a name: a quoted name or a word."""
-    return token.token_type == TokenType.IDENTIFIER or (token.token_type not in _TEXTS and token.text.isidentifier())
+def text_of(fragment: Fragment) -> str | None:
+    """Return the text of one literal, or of several side by side, as Spark joins them; None for anything else."""
+    values = [string_value(token) for token in fragment.tokens]
+    return "".join(v for v in values if v is not None) if values and None not in values else None
 
 
 def words(tokens: Sequence[Token]) -> str:
-    """Return the tokens as one upper-case text, for comparison with keywords."""
-    return " ".join(" ".join(token.text.upper().split()) for token in tokens)
+    """Return the tokens as one upper-case text, for comparison with keywords, which no literal is."""
+    return " ".join("''" if t.token_type in TEXTS else " ".join(t.text.upper().split()) for t in tokens)
 
 
 def _has_clauses(select: exp.Select) -> bool:
@@ -324,35 +265,9 @@ def _short(text: str, limit: int = 60) -> str:
 
 
 def _unclosed(text: str) -> tuple[int, str]:
-    at = 0
-    names = {"'": "the string", '"': "the string", "`": "the quoted name"}
-    while at < len(text):
-        begin, char = at, text[at]
-        if char in names:
-            at = _after_quote(text, at)
-            if at < 0:
-                return begin, names[char]
-        elif text.startswith("--", at):
-            at = text.find("\n", at)
-        elif text.startswith("/*", at):
-            at = text.find("*/", at + 2)
-            if at < 0:
-                return begin, "the comment"
-            at += 2
-        else:
-            at += 1
-        if at < 0:
-            break
+    """Return where the quote or comment begins that is never closed, and what it is."""
+    for end, what in (("'", "the string"), ('"', "the string"), ("`", "the quoted name"), ("*/", "the comment")):
+        with suppress(TokenError):
+            tokens = DIALECT.tokenize(f"{text} {end}")
+            return text.rfind("/*") if end == "*/" else tokens[-1].start, what
     return max(len(text) - 1, 0), "a quote or comment"
-
-
-def _after_quote(text: str, at: int) -> int:
-    quote, at = text[at], at + 1
-    while at < len(text):
-        if text[at] == "\\" and quote != "`":
-            at += 2
-        elif text[at] == quote:
-            return at + 1
-        else:
-            at += 1
-    return -1

@@ -210,6 +210,7 @@ class Definitions:
         build = None if existing is None else view.build_of(existing)
         spec = spec if existing is None else replace(spec, name=existing.name)  # names are the same in any letters
         source, folder = batch.awaited(spec) or self._source_of(spec)
+        spec = _read_again(spec, folder)
         if rolled_up.is_rollup(spec):
             spec, source, folder = self._rolled_up(spec, source, batch)
         spec = lineage.over_final_rows(spec, source.path, self._root, batch.states)
@@ -378,6 +379,13 @@ class Definitions:
 
 def _described(prepared: CheckedDefinition, existing: AggregateState) -> Described:
     return Described(prepared.spec.as_json(), None if prepared.source == existing.source else prepared.source)
+
+
+def _read_again(spec: AggregateSpec, folder: DeltaFolder | Awaited) -> AggregateSpec:
+    """Return a statement as it reads over its source, whose columns may have the names of its aliases."""
+    from materializer.core.language.parse import read_again  # noqa: PLC0415 (loads the parser)
+
+    return read_again(spec, [name for name, _ in folder.schema()]) if spec.sql else spec
 
 
 def _resolved(spec: AggregateSpec, folder: DeltaFolder | Awaited) -> AggregateSpec:

@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from materializer.core.aggregates.decompose import decompose
+from materializer.core.aggregates.parts import normalised
 from materializer.core.compiled.definition import SLICE
-from materializer.core.compiled.fingerprint import data_fingerprint, normalised
+from materializer.core.compiled.fingerprint import data_fingerprint
 from materializer.core.spec.spec import AggregateSpec, TimeType
 from materializer.core.time.grid import build as grid_of
 from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
@@ -25,7 +26,10 @@ from materializer.services.definitions.coverage import required_start
 def is_same(
     spec: AggregateSpec, existing: AggregateState, source: SourceIdentity, folder: DeltaFolder | Awaited
 ) -> bool:
-    """Whether *spec* would give what the aggregate gives: same definition, same table, same types, not rolled back."""
+    """Whether *spec* would give what the aggregate gives: same definition, same table, same types, not rolled back.
+
+    Nor are two of its partials one, as earlier releases made them.
+    """
     old = AggregateSpec.from_json(existing.spec)
     spec = calendars.as_stored(spec, old, existing.threshold) if spec.is_engine else spec
     types = {name.lower(): kind for name, kind in folder.schema()}
@@ -34,6 +38,7 @@ def is_same(
         and data_fingerprint(replace(spec, source=old.source)) == data_fingerprint(old)
         and all(types.get(name.lower()) == kind for name, kind in old.read_types)
         and folder.head().version >= existing.cursor
+        and (old.is_engine or decompose(old) == decompose(old, {str(name) for name, _ in existing.schemas["partials"]}))
     )
 
 

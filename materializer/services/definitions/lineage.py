@@ -8,13 +8,12 @@ buckets, each of them has to lie in one of its own: :mod:`materializer.core.time
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 from typing import Final, TypeAlias
 
-from materializer.core.aggregates.parts import group
+from materializer.core.aggregates.parts import column_of, group
 from materializer.core.spec.spec import AggregateSpec, Call, Formula, TimeType
 from materializer.core.time.grid import Grid, build
 from materializer.core.time.instants import DAY, render
@@ -176,7 +175,7 @@ def problems_of(spec: AggregateSpec, path: str, root: str, states: States) -> li
     made = AggregateSpec.from_json(parent.spec)
     if spec.is_engine or made.is_engine or spec.rolls_up is not None:
         return []
-    formulas = {m.name.lower(): m.formula for m in made.measures}
+    formulas = {m.name.casefold(): m.formula for m in made.measures}
     calls = [(m.name, call) for m in spec.measures for call in m.formula.calls]
     return [p for name, call in calls if (p := _again(spec, name, call, formulas))]
 
@@ -194,13 +193,15 @@ def _leads_to(state: AggregateState, name: str, root: str, states: States) -> bo
 
 def _again(spec: AggregateSpec, name: str, call: Call, formulas: Mapping[str, Formula]) -> Problem | None:
     """Return why a call may not aggregate the parent's measures, or None."""
+    from materializer.core.dialect import words_in  # noqa: PLC0415 (loads the parser, which a refresh does without)
+
     for arg in (*call.args, call.where or "", call.order_by or ""):
-        for word in re.findall(r"[A-Za-z_]\w*", arg):
-            formula = formulas.get(word.lower())
+        for word in sorted(words_in(arg)):
+            formula = formulas.get(word)
             if formula is None:
                 continue
             inner = formula.calls[0].function if len(formula.pieces) == 1 and formula.calls else "an expression"
-            is_bare = arg.strip().strip("`").lower() == word.lower() and arg in call.args
+            is_bare = column_of(arg) == word and arg in call.args
             if is_bare and not call.distinct and inner in AGAIN.get(call.function, ()):
                 continue
             message = f"{spec.name}: measure '{name}': {call.function} of '{word}', which is {inner} already"

@@ -114,7 +114,7 @@ class Texts:
 def _texts(item: str | Path | AggregateSpec) -> Sequence[tuple[str | AggregateSpec, str]]:
     if isinstance(item, AggregateSpec):
         return [(item, "")]
-    if isinstance(item, str) and ("\n" in item or item.lstrip().upper().startswith("CREATE ")):
+    if isinstance(item, str) and ("\n" in item or item.lstrip().upper().startswith(("CREATE ", "--", "/*"))):
         return [(item, "")]
     path = places.normalised(item)
     files = [path]

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
+from uuid import uuid4
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as sf
 
-from materializer.core.compiled.bucket_sql import instant_of_sql
+from materializer.core.compiled.bucket_sql import bucket_end_sql, bucket_start_sql, instant_of_sql
 from materializer.core.compiled.definition import Definition, quoted
 from materializer.core.spec.spec import Call, Measure
 from materializer.core.time.spans import SpanSet
+from materializer.errors import SparkError
 from materializer.spark.query import compute as c
 
 DIFFERS: Final = "size(wrong) > 0"
@@ -62,6 +67,60 @@ class Comparison:
     buckets: frozenset[int] = frozenset()
 
 
+@contextmanager
+def _expected(
+    definition: Definition,
+    raw: DataFrame,
+    spans: SpanSet,
+    inside: SpanSet,
+    extra: Sequence[tuple[str, str]],
+    *,
+    is_typed: bool,
+) -> Iterator[DataFrame]:
+    """Yield the rows that should be there: what plain Spark says of the user's statement, or of our reading of it.
+
+    Args:
+        definition: The definition of the rows.
+        raw: The source.
+        spans: The spans to compare.
+        inside: The part of *spans* in which the source has rows.
+        extra: Further (name, aggregate) columns, appended.
+        is_typed: Whether the statement is run as it was typed, if plain Spark can run it.
+
+    Shape:
+        The columns of the output, then those of *extra*.
+    """
+    from materializer.core.language.as_typed import BUCKET, as_typed
+
+    spec, view = definition.spec, f"mz_{uuid4().hex}"
+    typed = as_typed(spec, view, extra) if is_typed else None
+    if typed is None:
+        yield c.reference(definition, c.relevant_rows(definition, raw, spans), inside, extra)
+        return
+    # rows of windows that an engine has not closed yet count for no reader
+    is_added = spec.where == "is_final" or (spec.where or "").endswith(" AND is_final")
+    rows = c.relevant_rows(replace(definition, spec=replace(spec, where="is_final" if is_added else None)), raw, spans)
+    if typed.needs_bucket:
+        start = bucket_start_sql(definition.grid, quoted(spec.time_column), inside)
+        end = bucket_end_sql(definition.grid, f"({start})", inside)
+        rows = rows.withColumn(BUCKET, sf.expr(f"named_struct('start', {start}, 'end', {end})"))
+    rows.createOrReplaceTempView(view)
+    spark = raw.sparkSession
+    try:
+        try:
+            found = spark.sql(typed.text).toDF(*spec.columns, *(name for name, _ in extra))
+        except AnalysisException as exc:
+            message = f"plain Spark refuses the statement of '{spec.name}': {exc.getCondition() or exc}"
+            raise SparkError(
+                message, hint="apply it again: a name in it may mean a column that the source has"
+            ) from exc
+        types = dict(definition.output_columns)  # of a time that is a date, Spark's bucket begins at a timestamp
+        ends = [name for name in (spec.bucket_start, spec.bucket_end) if name]
+        yield found.withColumns({name: sf.col(quoted(name)).cast(types[name]) for name in ends})
+    finally:
+        spark.catalog.dropTempView(view)
+
+
 def compare(
     definition: Definition,
     raw: DataFrame,
@@ -71,8 +130,9 @@ def compare(
     *,
     examples: int,
     bucket: str | None = None,
+    is_typed: bool = False,
 ) -> Comparison:
-    """Compare *published* rows of *spans* with the reference form over *raw*.
+    """Compare *published* rows of *spans* with what plain Spark says of *raw*.
 
     Args:
         definition: The definition of the rows.
@@ -82,6 +142,7 @@ def compare(
         inside: The part of *spans* in which the source has rows.
         examples: How many differing rows to return.
         bucket: Column of the output whose instants identify the differing buckets, if these are few; None to return none.
+        is_typed: Whether Spark runs the statement as its user typed it; else it runs our reading of it, the reference form.
     """
     spec = definition.spec
     tolerances = dict(definition.layout.tolerances)
@@ -94,41 +155,40 @@ def compare(
         for name, *sqls in definition.layout.brackets
         for column, sql in zip(brackets[name], sqls, strict=True)
     ]
-    rows = c.relevant_rows(definition, raw, spans)
-    expected = c.reference(definition, rows, inside, [*magnitudes, *bounds])
-    ours = published.select(
-        *[sf.col(quoted(n)).alias(f"o_{i}") for i, n in enumerate(spec.columns)], sf.lit(1).alias("o")
-    )
-    theirs = expected.select(
-        *[sf.col(quoted(n)).alias(f"r_{i}") for i, n in enumerate(spec.columns)],
-        *floats.values(),
-        *(column for column, _ in bounds),
-        sf.lit(1).alias("r"),
-    )
-    at = {n: i for i, n in enumerate(spec.columns)}
-    on = sf.expr(" AND ".join(f"o_{at[n]} <=> r_{at[n]}" for n in groups))
-    both = ours.join(theirs, on, "full_outer")
-    wrong = []
-    for measure in spec.measures:
-        name, i = measure.name, at[measure.name]
-        if name in brackets:
-            same = _within(f"o_{i}", *brackets[name], dict(definition.output_columns)[name])
-        elif tolerances[name] == "rank":
-            same = f"(o_{i} IS NULL) = (r_{i} IS NULL)"
-        elif name in floats:
-            same = _close(f"o_{i}", f"r_{i}", floats[name])
-        else:
-            same = f"o_{i} <=> r_{i}"
-        wrong.append(f"CASE WHEN NOT ({same}) THEN {i} END")
-    differing = sf.expr(f"array_compact(array({', '.join(wrong)}))" if wrong else "array()").cast("array<int>")
-    both = both.withColumn("wrong", sf.expr("CASE WHEN o IS NULL OR r IS NULL THEN array(-1) END")).withColumn(
-        "wrong", sf.coalesce(sf.col("wrong").cast("array<int>"), differing)
-    )
-    rows_compared, differing_rows, found = counted(both, examples)
-    buckets: list[Any] = []
-    if differing_rows and bucket is not None:
-        at_sql = instant_of_sql(f"coalesce(o_{at[bucket]}, r_{at[bucket]})", definition.time_type)
-        buckets = both.where(DIFFERS).select(sf.expr(at_sql).alias("at")).distinct().collect()
+    with _expected(definition, raw, spans, inside, [*magnitudes, *bounds], is_typed=is_typed) as expected:
+        ours = published.select(
+            *[sf.col(quoted(n)).alias(f"o_{i}") for i, n in enumerate(spec.columns)], sf.lit(1).alias("o")
+        )
+        theirs = expected.select(
+            *[sf.col(quoted(n)).alias(f"r_{i}") for i, n in enumerate(spec.columns)],
+            *floats.values(),
+            *(column for column, _ in bounds),
+            sf.lit(1).alias("r"),
+        )
+        at = {n: i for i, n in enumerate(spec.columns)}
+        on = sf.expr(" AND ".join(f"o_{at[n]} <=> r_{at[n]}" for n in groups))
+        both = ours.join(theirs, on, "full_outer")
+        wrong = []
+        for measure in spec.measures:
+            name, i = measure.name, at[measure.name]
+            if name in brackets:
+                same = _within(f"o_{i}", *brackets[name], dict(definition.output_columns)[name])
+            elif tolerances[name] == "rank":
+                same = f"(o_{i} IS NULL) = (r_{i} IS NULL)"
+            elif name in floats:
+                same = _close(f"o_{i}", f"r_{i}", floats[name])
+            else:
+                same = f"o_{i} <=> r_{i}"
+            wrong.append(f"CASE WHEN NOT ({same}) THEN {i} END")
+        differing = sf.expr(f"array_compact(array({', '.join(wrong)}))" if wrong else "array()").cast("array<int>")
+        both = both.withColumn("wrong", sf.expr("CASE WHEN o IS NULL OR r IS NULL THEN array(-1) END")).withColumn(
+            "wrong", sf.coalesce(sf.col("wrong").cast("array<int>"), differing)
+        )
+        rows_compared, differing_rows, found = counted(both, examples)
+        buckets: list[Any] = []
+        if differing_rows and bucket is not None:
+            at_sql = instant_of_sql(f"coalesce(o_{at[bucket]}, r_{at[bucket]})", definition.time_type)
+            buckets = both.where(DIFFERS).select(sf.expr(at_sql).alias("at")).distinct().collect()
     rows_found = [r.asDict() for r in found]
     return Comparison(
         rows_compared,

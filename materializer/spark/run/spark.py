@@ -406,7 +406,7 @@ class Spark:
         partials: str = "",
         frozen: int = NEG_INF,
     ) -> Comparison:
-        """Compare published rows with the reference form; see :mod:`materializer.spark.query.compare`.
+        """Compare published rows with the statement as its user typed it; see :mod:`materializer.spark.query.compare`.
 
         *most_rows* is an upper bound of the raw rows; if it is small, Spark plans the query without stage compilation.
         """
@@ -422,7 +422,7 @@ class Spark:
                 )
                 return compare_results(definition, expected, published, examples=examples)
             raw = c.read_version(self.spark, source, version)
-            return compare(definition, raw, published, spans, inside, examples=examples)
+            return compare(definition, raw, published, spans, inside, examples=examples, is_typed=True)
 
     def jobs_of(self, computed: Computed) -> int | None:
         """Return how many Spark jobs a computation and its commits took; see :func:`materializer.spark.run.options.jobs_in`."""

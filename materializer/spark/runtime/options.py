@@ -27,8 +27,15 @@ WORK: Final = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # other readers take INT96 as nanoseconds, which end in 2262
     "parquet.filter.dictionary.enabled": "false",  # it reads the dictionary of the times again for each limit of each span
+    "spark.sql.variable.substitute": "false",  # or `${env:HOME}` in a literal would be the value of that variable
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.legacy.consecutiveStringLiterals.enabled": "false",
+    "spark.sql.ansi.doubleQuotedIdentifiers": "false",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.groupByAliases": "true",
+    "spark.sql.groupByOrdinal": "true",
 }
-"""Settings in which all our queries run."""
+"""Settings in which all our queries run, so that a text means the same in every session."""
 
 
 def embedded_options(

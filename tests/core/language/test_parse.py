@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from materializer.core.compiled.fingerprint import data_fingerprint, metadata_fingerprint
@@ -24,6 +24,7 @@ from materializer.core.spec.spec import (
 from materializer.core.sql.functions import SCALARS
 from materializer.core.sql.tokens import fragment_of
 from materializer.errors import DefinitionError
+from tests.literals import LITERALS
 
 BARS = """\
 -- One-minute bars.
@@ -524,3 +525,22 @@ def test_names_may_hold_quotes_and_backslashes() -> None:
     assert " ".join(one_column.normal) != " ".join(two_columns.normal)
     with pytest.raises(DefinitionError, match="the string that begins here is never closed"):
         view("sum(`x\\`)", where="sym = 'open")
+
+
+@given(st.tuples(LITERALS, LITERALS, LITERALS, LITERALS))
+@example((("r'a'", "a"), ("r'GROUP BY'", "GROUP BY"), ("'C:\\\\'", "C:\\"), ('R"LIMIT"', "LIMIT")))
+@example((("'it''s'", "it's"), ("'CUBE'", "CUBE"), ("'*'", "*"), ("r'WHERE'", "WHERE")))
+def test_a_literal_is_one_thing_wherever_it_stands(drawn) -> None:
+    """
+    What a literal looks like inside (a keyword, a quote, a comment, a semicolon) ends no clause and no statement.
+    """
+    comment, key, filtered, where = drawn
+    first, _ = parse_definitions(
+        f"CREATE MATERIALIZED VIEW v /* it's */ COMMENT {comment[0]} TBLPROPERTIES ('sequence' = {comment[0]} 'x') AS "
+        f"SELECT date_trunc('day', ts) AS d, sym || {key[0]} AS k, count(*) FILTER (WHERE note = {filtered[0]}) AS n -- don't\n"
+        f"FROM t WHERE note <> {where[0]} GROUP BY 1, sym || {key[0]}; CREATE MATERIALIZED VIEW w AS SELECT window.start AS b, count(*) AS n FROM t GROUP BY window(ts, '1 day')"
+    )
+
+    assert (comment[1], comment[1] + "x") == (first.comment, first.sequence)
+    assert (f"sym || {key[0]}", f"note <> {where[0]}") == (first.keys[0].sql, first.where)
+    assert [f"note = {filtered[0]}"] == [call.where for m in first.measures for call in m.formula.calls]

@@ -81,6 +81,21 @@ def test_what_has_other_partials_is_not_used(tmp_path: Path, parent: str, why: s
     assert {"rebuild", "settle"} == set(steps_of(lake)), why
 
 
+def test_a_filter_with_another_literal_selects_other_rows(tmp_path: Path) -> None:
+    """
+    Two literals side by side are not one literal with a quote in it; another spelling of names does not count.
+    """
+    one, other = (f"FROM raw WHERE if({text} < 'it''z', v > 3, v > 9)" for text in ("'it' 's'", "'it''s'"))
+    hours = view("hours", each("1 hour"), measure=MEASURES).replace("FROM raw", one.replace("v >", "V  >"))
+    lake = lake_with(tmp_path, hours)
+    lake.apply(*(DAYS.replace("days", n).replace("FROM raw", text) for n, text in (("other", other), ("same", one))))
+
+    assert "roll-up" not in steps_of(lake, "other")
+    assert "roll-up" in steps_of(lake, "same")
+    lake.opened.refresh("other")
+    assert sum(v > 3 for _, v in rows()) == sum(row["n"] for row in lake.rows_of("other"))
+
+
 def test_only_where_the_finer_aggregate_is_clean(tmp_path: Path) -> None:
     """
     A part that is dirty there is recomputed, and the plan says why; so it is where the other has not seen the source's version.

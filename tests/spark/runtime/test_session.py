@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
 
 from materializer.config import Config, SparkConfig
 from materializer.errors import (
@@ -265,6 +266,23 @@ def test_work_has_its_own_state(theirs: SparkSession) -> None:
     assert theirs.sql("SELECT current_timezone()").first() == ("Asia/Tokyo",)
     assert theirs.conf.get("spark.sql.ansi.enabled") == "false"
     assert not theirs.catalog.tableExists("ours")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("'${env:PATH}'", "${env:PATH}"), ("'${spark.app.name}'", "${spark.app.name}"), ("'it''s'", "it's"), ('"a"', "a")],
+)
+def test_a_literal_means_itself(theirs: SparkSession, text: str, value: str) -> None:
+    """
+    No variable is put into a literal, in a query as in an expression, whatever the user's session does, which goes on doing it.
+    """
+    theirs.conf.set("spark.sql.variable.substitute", "true")
+    work = session.work_session(theirs)
+
+    assert work.sql(f"SELECT {text}").first() == (value,)
+    assert work.range(1).select(sf.expr(text)).first() == (value,)
+    assert work.range(1).where(f"{text} = {text}").count() == 1
+    assert theirs.sql("SELECT '${env:PATH}'").first() == (os.environ["PATH"],)
 
 
 def test_work_reads_no_dictionary_for_each_span(theirs: SparkSession) -> None:

@@ -77,6 +77,17 @@ def test_a_python_aggregate_travels_with_its_modules(commands: Commands) -> None
     assert {1} == set(commands.output("spreads")["seen"].to_pylist())
 
 
+def test_a_literal_means_itself_on_the_server(commands: Commands) -> None:
+    """
+    The server puts no variable of its environment into a statement, neither when it computes nor when it verifies.
+    """
+    text = "SELECT date_trunc('day', ts) AS day, '${env:PATH}' AS k, count(*) AS n FROM trades GROUP BY 1, 2"
+    commands.applied(f"CREATE MATERIALIZED VIEW plain AS {text};").done("refresh", "plain")
+
+    assert {"${env:PATH}"} == set(commands.output("plain")["k"].to_pylist())
+    commands.done("verify", "plain")
+
+
 def test_no_server_is_one_clear_error(commands: Commands) -> None:
     """
     The address is named without what follows it, which may be a token; nothing was written.

@@ -1,0 +1,173 @@
+"""A statement means what plain Spark says it means, in both executors; `verify` asks Spark, and not our reading of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from materializer.core.language import statement
+from materializer.core.spec.spec import Key
+from materializer.core.sql import formulas
+from materializer.errors import DefinitionError, SparkError
+from tests.system.builders import DAY, Site
+
+ROWS = [
+    (10, "A", 1, "C:\\"),
+    (20, "a", 2, "C:\\"),
+    (90, "A", 3, "it's"),
+    (100, None, 4, "${env:HOME}"),
+    (1500, "B", 5, "its"),
+    (1510, "A", None, "a -- b"),
+]
+STATEMENTS = {
+    "literals": r"""date_trunc('hour', ts) AS at, count_if(note = 'C:\\' AND sym = 'A') AS upper, count_if(note = 'C:\\' AND sym = 'a') AS lower,
+        count_if(note = r'C:\' AND sym = 'a') AS raw, count_if(note = 'it''s') AS quoted, count_if(note = "it's") AS double,
+        count_if(note = 'it' 's') AS beside, count_if(note = 'a -- b' /* 'c */) AS comment FROM trades GROUP BY 1""",
+    "doubled": """date_trunc('hour', ts) AS at, count_if(note = 'it''s') AS quoted, count_if(note = 'it' 's') AS beside FROM trades GROUP BY 1""",
+    "variable": """date_trunc('day', ts) AS at, '${env:HOME}' || sym AS k, count_if(note = '${env:HOME}') AS n FROM trades GROUP BY 1, 2""",
+    "swapped": """date_trunc('day', ts) AS at, sym AS note, note AS sym, count(*) AS n FROM trades GROUP BY 1, note, sym HAVING sym IS NOT NULL""",
+    "qualified": """window.start AS b, window.end AS e, t.sym, sum(t.price) AS total, avg(price) AS mean FROM trades AS t
+        WHERE t.note <> 'x' GROUP BY window(t.ts, '30 minutes', '30 minutes', '10 minutes'), t.sym HAVING count(*) > 0""",
+    "bucket": """time_bucket('6 hours', ts, 'Asia/Tokyo') AS at, upper(sym) AS s, first(price) AS f, var(price) AS v, count(DISTINCT note) AS d,
+        last(note) IGNORE NULLS AS l, wavg(price, price) AS w, med(price) AS m, approx_percentile(price, 0.5) AS q,
+        percentile_cont(0.5) WITHIN GROUP (ORDER BY price DESC) AS c
+        FROM trades GROUP BY time_bucket('6 hours', ts, 'Asia/Tokyo'), upper(sym) HAVING count(*) > 0""",
+    "months": """window.start AS at, max(price) AS p, corr(price, price * 2) AS r FROM trades GROUP BY window(ts, '1 month')""",
+}
+
+
+NAMES = {
+    "CAST(price AS DOUBLE)": "sum avg mean min max var_pop var varp std stddev stdp med sem skew kurtosis sum2 sum3 sum4 prod",
+    "CAST(price AS DOUBLE), price * 2": "covar covarp corr beta regr_intercept wsum wavg",
+    "CAST(price AS DECIMAL(10,2))": "sum avg",
+    "sym, price": "min_by max_by",
+    "price, note": "atimax atimin count",
+    "sym": "first last any_value first_value mode collect_set collect_list array_agg nunique firstnot ifirstnot",
+    "price": "bit_or bit_xor imax approx_count_distinct",
+    "price > 2": "count_if bool_and every some",
+}
+MEASURES = [
+    *(f"{name}({arguments})" for arguments, names in NAMES.items() for name in names.split()),
+    "count(DISTINCT sym)", "sum(DISTINCT price)", "last(note) IGNORE NULLS", "searchk(price, 2)", "quantile(price, 0.3)",
+    "approx_percentile(price, array(0.1, 0.9))", "percentile(price, 0.5)", "percentile_cont(0.5) WITHIN GROUP (ORDER BY price DESC)",
+    "max(price) FILTER (WHERE sym = 'A' /* ) */ OR note = 'its')", "try_divide(sum(price), count(*)) + 1",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=["spark", "auto"])
+def site(request, tmp_path_factory, spark) -> Site:
+    """A lake with the rows, which Spark or the process computes."""
+    site = Site(tmp_path_factory.mktemp("statements"), spark, executor=request.param)
+    site.table().write([{"ts": DAY + timedelta(minutes=at), "sym": s, "price": p, "note": n} for at, s, p, n in ROWS])
+    return site
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_a_statement_is_what_plain_spark_says(site: Site, name: str) -> None:
+    """
+    The output has the rows of the statement in plain Spark, and `verify` agrees.
+    """
+    text = f"SELECT {STATEMENTS[name]}"
+    site.lake.apply(f"CREATE MATERIALIZED VIEW {name} AS {text}")
+    site.lake.refresh(name)
+
+    if name not in {"bucket", "months"}:  # which plain Spark cannot divide
+        assert site.rows(text.replace("FROM trades", f"FROM {site.tables['trades'].sql}")) == site.published(name)
+    report = site.lake.verify(name)
+    assert report.rows > 0
+    assert report.is_equal, report.examples
+    window = ("2024-03-01T00:00:00Z", "2024-03-02T00:00:00Z") if name != "months" else ()
+    assert site.lake.verify(name, *window).is_equal
+
+
+def test_every_aggregate_is_verified_as_typed(site: Site) -> None:
+    """
+    What Spark has runs as it stands, and what it lacks or leaves open by its definition; nothing is refused, and nothing differs.
+    """
+    shown = ", ".join(f"{text} AS m{at}" for at, text in enumerate(MEASURES))
+    site.lake.apply(
+        f"CREATE MATERIALIZED VIEW many AS SELECT window.start AS b, upper(t.sym) AS s, {shown}, count(*) AS n, n + 1 AS more FROM trades t "
+        "WHERE t.note <> '' GROUP BY window(ts, '6 hours'), upper(t.sym) HAVING n > 0"
+    )
+    site.lake.refresh("many")
+
+    report = site.lake.verify("many")
+    assert report.rows > 2
+    assert report.is_equal, report.examples
+
+
+def test_no_variable_of_the_environment_gets_out(site: Site) -> None:
+    """
+    A name of a variable in a literal is its text, in the rows and in the comment that the tables have.
+    """
+    site.lake.apply(
+        "CREATE MATERIALIZED VIEW secret COMMENT '${env:HOME}' AS "
+        "SELECT date_trunc('day', ts) AS at, '${env:HOME}' AS k, count(*) AS n FROM trades GROUP BY 1, 2"
+    )
+    site.lake.refresh("secret")
+
+    assert {"${env:HOME}"} == {k for _, k, _ in site.published("secret")}
+    assert "${env:HOME}" == site.lake.journal.view().named("secret").spec["comment"]
+
+
+def _without_filter(*args: Any) -> Any:
+    found = statement.read_statement(*args)
+    return replace(found, where=None)
+
+
+def _in_lower_case(*args: Any) -> Any:
+    found = formulas.build_formula(*args)
+    return replace(found, calls=tuple(replace(c, where=c.where and c.where.lower()) for c in found.calls))
+
+
+MISTAKES = {
+    "a key that is another column": (
+        "materializer.core.language.assemble.Key",
+        lambda name, _: Key(name, "CAST(price AS STRING)"),
+    ),
+    "a filter that is forgotten": ("materializer.core.language.parse.read_statement", _without_filter),
+    "a literal in lower case": ("materializer.core.language.assemble.build_formula", _in_lower_case),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_verify_finds_a_mistake_in_our_reading(site: Site, monkeypatch: pytest.MonkeyPatch, mistake: str) -> None:
+    """
+    `verify` runs the statement as it was typed: what we make of it is compared with that.
+    """
+    name = mistake.replace(" ", "_")
+    monkeypatch.setattr(*MISTAKES[mistake])
+    site.lake.apply(
+        f"CREATE MATERIALIZED VIEW {name} AS SELECT time_bucket('1 hour', ts) AS at, sym, count(*) FILTER (WHERE sym = 'A') AS n, "
+        "sum(price) AS total FROM trades WHERE price <> 3 GROUP BY 1, sym"
+    )
+    site.lake.refresh(name)
+
+    report = site.lake.verify(name)
+    assert report.differing > 0
+
+
+@pytest.mark.parametrize("group", ["1, note", "1, note, sym"])
+def test_verify_finds_a_name_that_an_earlier_release_took_for_an_alias(
+    site: Site, monkeypatch: pytest.MonkeyPatch, group: str
+) -> None:
+    """
+    Spark groups by the column, or refuses the statement; applying it again says which name that is.
+    """
+    name = f"by_{len(group)}"
+    text = f"CREATE MATERIALIZED VIEW {name} AS SELECT date_trunc('day', ts) AS at, sym AS note, count(*) AS n FROM trades GROUP BY {group}"
+    with monkeypatch.context() as earlier:
+        earlier.setattr("materializer.core.language.parse.read_again", lambda spec, _: spec)
+        site.lake.apply(text)
+        site.lake.refresh(name)
+
+    if group == "1, note":
+        with pytest.raises(SparkError, match="plain Spark refuses the statement of 'by_7': MISSING_AGGREGATION"):
+            site.lake.verify(name)
+    else:
+        assert site.lake.verify(name).differing > 0
+    with pytest.raises(DefinitionError, match=r"definition\.ambiguous-group: .*GROUP BY note means the column"):
+        site.lake.apply(text)
