@@ -73,8 +73,16 @@ class Closing(WindowEngine):
         return self.step, 1
 
     def looks_at(self, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]] | None:
-        """Return the changed times; None where windows are filled, from the nearest with rows on: see :meth:`WindowEngine.looks_at`."""
-        return None if self.fills else list(spans)
+        """Return around the changed times; None where windows are filled, from the nearest with rows on: see :meth:`WindowEngine.looks_at`.
+
+        A row may lie on the end of its window, or before the start of it.
+        """
+        return None if self.fills else [(lo - 1, hi + 1 + self.lead) for lo, hi in spans]
+
+    @property
+    def lead(self) -> int:
+        """Longest time by which a row can precede the start of the window that holds it."""
+        return 0
 
     @property
     def spacing(self) -> int:

@@ -121,12 +121,17 @@ class DailyTimeSeries(Closing):
         # a row can lie one tick past the end of the window that holds it
         reach = Reach(
             calendar.length + 1,
-            lead=calendar.lead,
+            lead=self.lead,
             slack=self.accepted_delay,
             is_filled=bool(self.fills),
             is_purged=self.key_purge_daily,
         )
         return plan(spans, stored, reach, is_complete=is_complete)
+
+    @property
+    def lead(self) -> int:
+        """How long before its session a row counts in its first window."""
+        return self.calendar.lead
 
     @property
     def windows_a_day(self) -> int:

@@ -191,12 +191,14 @@ class InvalidationLog:
         if len(self.entries) <= max_entries:
             return self
         entries = tuple(_normalised(e if e.keys is None else replace(e, keys=None) for e in self.entries))
-        gaps = sorted(
-            (b.span.start - a.span.end, i)
-            for i, (a, b) in enumerate(itertools.pairwise(entries))
-            if a.span.start >= frozen_below
+        gaps = (
+            sorted(  # the newest bucket comes last: joined with all time after it, it would be as if never materialised
+                ((a.cause is Cause.NEW) is not (b.cause is Cause.NEW), b.span.start - a.span.end, i)
+                for i, (a, b) in enumerate(itertools.pairwise(entries))
+                if a.span.start >= frozen_below
+            )
         )
-        closed = {i for _, i in gaps[: max(0, len(entries) - max_entries)]}
+        closed = {i for *_, i in gaps[: max(0, len(entries) - max_entries)]}
         joined: list[Entry] = []
         for i, entry in enumerate(entries):
             if i - 1 in closed:

@@ -343,5 +343,8 @@ def why_not_keyed(entry: Entry, facts: Facts) -> str | None:
     if facts.keyed is None or facts.is_first or entry.after is None or not is_known:
         return ""
     if entry.keys is None:
-        return facts.not_keyed or f"more than {MAX_KEYS} keys changed, or some changed key is not known"
+        return (
+            facts.not_keyed
+            or f"more than {MAX_KEYS} keys changed there, or neighbours in the log were joined without their keys"
+        )
     return None if facts.partials_are_last else _NOT_LAST

@@ -218,6 +218,15 @@ def test_a_log_that_is_too_long_forgets_keys_first() -> None:
     assert InvalidationLog().add(entries).limited(2).entries == (Entry(Span(0, 4), 3, Cause.CHANGE),)
 
 
+def test_the_newest_bucket_is_not_joined_with_the_time_after_it() -> None:
+    """
+    Where a log is too long, other neighbours are joined first, though these touch.
+    """
+    entries = [Entry(Span(at, at + 1), 3, Cause.CHANGE) for at in (0, 10, 20)] + [Entry(Span(21, POS_INF))]
+    first, *_, new = InvalidationLog().add(entries).limited(3).entries
+    assert (Span(0, 11), Span(21, POS_INF)) == (first.span, new.span)
+
+
 def scattered(count: int, **facts: Any) -> list[Entry]:
     """Return entries of one hour each, that do not touch, in no order."""
     entries = [Entry(Span(2 * i, 2 * i + 1), 7, Cause.CHANGE, is_insert_only=True, **facts) for i in range(count)]

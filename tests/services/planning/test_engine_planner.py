@@ -8,6 +8,7 @@ from types import FrameType
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable
 
 from tests import tables
@@ -113,6 +114,24 @@ def test_everything_is_computed_where_nearly_all_is_dirty_and_no_row_is_known(tm
 
     assert 110_000 == run.report.rows_read
     assert lines <= MANY
+
+
+@pytest.mark.parametrize("closed", ["left", "right"])
+def test_a_correction_of_the_newest_row_on_an_edge_reads_the_rows_around_it(tmp_path: Path, closed: str) -> None:
+    """
+    A window that is closed on the right holds the row at its end; the result before it tells which rows were there before.
+    """
+    source = tmp_path / "readings"
+    tables.append(source, rows(range(1_000)))
+    lake = LocalLake(tmp_path / "lake", engine=Keyed(), rows=1_000_000, size=1 << 28)
+    series = {"engine": "time_series", "step": "1 minute", "window_size": "1 minute", "closed": closed}
+    lake.opened.define("made", str(source), time="ts", keys=["k"], measures={"v": "sum(v)"}, **series)
+    lake.opened.refresh("made")
+    DeltaTable(str(source)).update(updates={"v": "v + 1"}, predicate="ts = '1970-01-01T16:39:00Z'")
+
+    [run] = lake.opened.refresh("made").runs
+
+    assert 1 <= run.report.rows_read <= 5
 
 
 def test_a_few_changes_are_never_a_reason_to_compute_everything(tmp_path: Path) -> None:

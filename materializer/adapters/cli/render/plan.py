@@ -157,14 +157,14 @@ def short_plan_lines(name: str, plan: Plan, kind: TimeType, width: int) -> Itera
         if isinstance(step, Recompute) and step.windows:
             read += f"; makes {_makes(step.windows)}"
         text = f"{spans(step.spans, kind, few=2)}{read}; {why}{against}"
-        yield from wrapped(text, f"  {strategy_of(step):<10}", width=width)
+        yield from wrapped(text, f"  {strategy_of(step) + ' ':<10}", width=width)
 
 
 def _why(step: Step) -> str:
     """Return why the buckets of *step* are dirty and come out this way."""
     match step:
         case Settle():
-            return "neither the source nor the aggregate has rows there: nothing to read or write"
+            return "no result there can have changed: nothing to read or write"
         case Recompute(reason=reason):
             return reason
         case Merge(after=after):
