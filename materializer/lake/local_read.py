@@ -26,6 +26,7 @@ from materializer.lake.capture.feed import MAX_CHANGE_FILES
 from materializer.lake.capture.int96 import why_misread
 from materializer.lake.extent import file_bounds, instants_of, time_column
 from materializer.lake.failures import translated
+from materializer.lake.features import features_of, is_typed_by_others
 from materializer.lake.key_rows import having_keys, is_of_keys, values_of
 from materializer.lake.keys import Within
 from materializer.lake.log import Commit
@@ -34,7 +35,7 @@ from materializer.lake.reads import ReadTable, fact, table_at
 from materializer.lake.rows import row_count, size_of
 from materializer.lake.span_rows import ReadLimit, rows_of_spans, scan_spans
 from materializer.lake.statistics import TimeColumn
-from materializer.lake.table import DeltaFolder, features_of, is_typed_by_others, open_table
+from materializer.lake.table import DeltaFolder, open_table
 from materializer.lake.types import columns_of
 
 if TYPE_CHECKING:
