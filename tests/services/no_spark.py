@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from materializer.adapters.great_expectations import auditor
-from materializer.adapters.memory.store import memory_stores
+from materializer.adapters.memory.store import MemoryStore, memory_stores
 from materializer.api import Materializer
 from materializer.config import Config
 from materializer.core.aggregates.decompose import decompose
@@ -112,14 +113,22 @@ class Lake:
     Args:
         root: Its folder.
         engine: What stands for Spark.
+        stores: Returns the stores of its journal, which are in memory by default.
+        config: Its settings.
     """
 
-    def __init__(self, root: Path, engine: NoSpark | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        engine: NoSpark | None = None,
+        stores: Callable[[str], MemoryStore] | None = None,
+        config: Config = BY_ROWS,
+    ) -> None:
         self.root = root
         DeltaTable.create(str(root / "raw"), RAW, configuration={"delta.enableChangeDataFeed": "true"})
         executor = Executor(Config(), None, {}, started=engine or NoSpark())  # type: ignore[arg-type]
-        journal = Journal(root, stores=memory_stores())
-        self.wired = commit.Lake(str(root), journal, BY_ROWS, executor.engine, lambda: auditor)
+        journal = Journal(root, stores=stores or memory_stores())
+        self.wired = commit.Lake(str(root), journal, config, executor.engine, lambda: auditor)
         self.opened = Opened(self.wired, executor)
 
     def add(self, *rows: tuple[int, int]) -> None:

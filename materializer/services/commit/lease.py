@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from materializer.config import Config
 from materializer.core.refresh.plan import Plan
@@ -27,6 +28,8 @@ from materializer.services.protocol import refresh_steps, steps
 from materializer.services.protocol.decision import RunNote
 from materializer.services.protocol.process import At, Process
 from materializer.spark.runtime.jvm import telling
+
+_LOG: Final = logging.getLogger("materializer")
 
 
 class LeasedLake(Protocol):
@@ -159,15 +162,16 @@ def _ports_now(lake: LeasedLake, process: Process, ports: DeltaPorts, closing: E
 
 @contextmanager
 def _renewing(lake: LeasedLake, lease: Lease, ports: DeltaPorts) -> Iterator[None]:
-    """Renew the lease during the block, and give it back if the block fails."""
+    """Renew the lease during the block until another process has it, and give it back if the block fails."""
     stopped = threading.Event()
 
     def renew() -> None:
         while not stopped.wait(lake.config.lease_seconds / 3):
             try:
-                ports.renew(lease)
-            except MaterializerError:
-                return
+                if not ports.renew(lease):
+                    return
+            except Exception as exc:  # noqa: BLE001 - only a lost lease ends this thread, or the lease of a living process runs out
+                _LOG.warning("a lease could not be renewed, which is tried again: %s", exc)
 
     thread = threading.Thread(target=renew, name="materializer-lease", daemon=True)
     thread.start()
