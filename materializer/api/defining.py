@@ -152,8 +152,11 @@ class Defining(OpenedLake):
 
         Raises:
             HasReadersError: If others read it, without *cascade*; nothing was written.
-            StorageError: If its files cannot be removed; it is not dropped then.
+            LeaseLostError: If another process took over meanwhile; nothing is removed then.
+            StorageError: If its files cannot be removed; it is dropped, and the same call removes what is left.
         """
-        gone = self._versions.drop(name, cascade=cascade)
+        from materializer.services.versions.drop import drop
+
+        gone = drop(self._versions, name, cascade=cascade)
         self.journal.tidy()
         return gone

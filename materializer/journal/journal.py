@@ -202,10 +202,6 @@ class Journal:
             attempts=attempts,
         )
 
-    def append_leased(self, events: Sequence[tuple[str, Event]]) -> None:
-        """Append events, (id, event), in one commit, after any commits of other processes; the caller holds the lease."""
-        self.transact(lambda _: events)
-
     def append_if_living(self, aggregate: str, name: str, event: Event) -> None:
         """Append an event of an aggregate or a build without its lease; another process may drop it meanwhile.
 

@@ -168,17 +168,13 @@ class Refresher:
         if rolled_up.moved(state, self.lake.root, self.lake.journal.last_view.states) is None:
             return state
 
-        from materializer.services.protocol import refresh_steps
-
         with self.lake.lease(state.name) as lease:
 
             def decide(view: View) -> list[tuple[str, Event]]:
-                now = view.named(state.name)
-                refresh_steps.check_lease(lease.process, now)
-                event = rolled_up.moved(now, self.lake.root, view.states)
+                event = rolled_up.moved(view.named(state.name), self.lake.root, view.states)
                 return [] if event is None else [(state.id, event)]
 
-            self.lake.journal.transact(decide)
+            lease.transact(decide)
         return self.lake.journal.view().named(state.name)
 
     def _ended(
@@ -247,9 +243,9 @@ class Refresher:
 
         with (
             suppress(LeaseHeldError),
-            self.lake.lease(name),
+            self.lake.lease(name) as lease,
         ):  # the process that has the lease moves the boundary itself
-            self.lake.journal.transact(decide, holds=lambda before, now: now.has_basis_of(before, name))
+            lease.transact(decide, holds=lambda before, now: now.has_basis_of(before, name))
 
     def _deliver(self, state: AggregateState, handler: OutputHandler | None) -> None:
         """Bring the change feed and the output handler up to the output, if the definition has them."""

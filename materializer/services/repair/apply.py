@@ -45,6 +45,7 @@ from materializer.services.aggregate import Aggregate, made_for, output_path
 from materializer.services.commit.lake import Lake
 from materializer.services.commit.lease import leased
 from materializer.services.commit.ports import DeltaPorts
+from materializer.services.definitions.tables import was_dropped
 from materializer.services.delivery import registration
 from materializer.services.observe import stored_extent
 from materializer.services.protocol.process import Process
@@ -142,7 +143,7 @@ class Repairer:
         root, view = self.lake.root, self.lake.journal.view()
         known = {s.name.lower() for s in view.states.values()} | {b.name.lower() for b in view.broken.values()}
         unknown = [name for name in sorted(places.names(root)) if name.lower() not in known]
-        return [name for name in unknown if _is_ours(output_path(root, name))]
+        return [n for n in unknown if _is_ours(output_path(root, n)) and not was_dropped(root, n, view)]
 
     def _state(self, name: str) -> tuple[AggregateState, str]:
         """Return the state of an aggregate, and why one of its events cannot be read, "" when all can."""
