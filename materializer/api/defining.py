@@ -157,6 +157,4 @@ class Defining(OpenedLake):
         """
         from materializer.services.versions.drop import drop
 
-        gone = drop(self._versions, name, cascade=cascade)
-        self.journal.tidy()
-        return gone
+        return drop(self._versions, name, cascade=cascade)

@@ -8,6 +8,7 @@ two commits leaves these rows in both tables; readers of the history take each r
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -33,11 +34,24 @@ from materializer.lake import places
 
 WORTH_FOLDING: Final = 10
 """Maintenance folds this many commits or more into one file."""
+_LOG: Final = logging.getLogger("materializer")
 _HISTORY_KINDS: Final = ("planned", "audited", "done", "aborted", "switched")
 
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+@contextmanager
+def _warned() -> Iterator[list[str]]:
+    """Yield a list, to which the failure of the block is added as a warning."""
+    warnings: list[str] = []
+    try:
+        yield warnings
+    except MaterializerError as exc:
+        warnings.append(f"tidying the journal failed: {exc.message} ({exc.code})")
+    except Exception as exc:  # noqa: BLE001 - what was published before stays; a bug here must not make the command fail
+        warnings.append(f"tidying the journal failed: {type(exc).__name__}: {exc}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,20 +229,23 @@ class Journal:
 
         self.transact(decide)
 
-    def tidy(self) -> View:
-        """Fold the journal if it has enough commits, write what other processes read in its place, and return the newest view.
+    def tidy(self) -> tuple[str, ...]:
+        """Fold the journal if it has enough commits, and write what other processes read in its place; a failure is a warning.
 
         Two processes may do this at the same time. A journal with an unreadable event is not folded: the event is evidence, and
         a newer release may read it.
+
+        Returns:
+            Warnings, for the report of a command: what it wrote before is published, and the next command tries again.
         """
-        if self._store.commits_since_snapshot() >= self._snapshot_every:
-            self._fold()
-        view = self.view()
-        if self._lists_later:
-            self._is_unlisted = True
-        else:
-            self._share(view)
-        return view
+        with _warned() as warnings:
+            if self._store.commits_since_snapshot() >= self._snapshot_every:
+                self._fold()
+            if self._lists_later:
+                self._is_unlisted = True
+            else:
+                self._share(self.view())
+        return tuple(warnings)
 
     def _share(self, view: View) -> None:
         """Write the list of aggregates, and what new processes start from."""
@@ -248,7 +265,10 @@ class Journal:
             self._lists_later = False
             if self._is_unlisted:
                 self._is_unlisted = False
-                self._share(self.view())
+                with _warned() as warnings:
+                    self._share(self.view())
+                for warning in warnings:
+                    _LOG.warning("%s", warning)
 
     def gathered(self) -> list[Gathered]:
         """Return size and garbage of the journal and of its history."""

@@ -188,8 +188,9 @@ class LocalLake(Lake):
         size: int = 1 << 20,
         config: Config | None = None,
         engine: NoSpark | None = None,
+        stores: Callable[[str], MemoryStore] | None = None,
     ) -> None:
-        super().__init__(root, engine)
+        super().__init__(root, engine, stores)
         local = LocalExecutor(rows, size)
         self.wired = replace(self.wired, config=config or self.wired.config, local=local)
         self.opened = Opened(self.wired, Executor(Config(), None, {}, started=engine or NoSpark()))  # type: ignore[arg-type]

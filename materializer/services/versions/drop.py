@@ -11,6 +11,7 @@ from materializer.errors import CatalogRefusedError, HasReadersError, Materializ
 from materializer.journal.events import Dropped, Event
 from materializer.journal.state import AggregateState
 from materializer.journal.view import View
+from materializer.services.activity import log
 from materializer.services.definitions import tables
 from materializer.services.definitions.lineage import dropped_with, readers_of
 from materializer.services.delivery import registration
@@ -59,6 +60,7 @@ def drop(versions: Versions, name: str, *, cascade: bool = False) -> list[str]:
         if done:
             exc.follows(f"{', '.join(done)} {'are' if done[1:] else 'is'} dropped")
         raise
+    log(lake.journal.tidy())
     if problem := "; ".join(filter(None, problems)):
         hint = "drop the name there when the catalog answers: DROP TABLE removes no file"
         names = [*done, state.name]

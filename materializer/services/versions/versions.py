@@ -28,6 +28,7 @@ from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.spans import NEG_INF
 from materializer.errors import (
     LeaseHeldError,
+    MaterializerError,
     NothingBuiltError,
     QualityGateError,
     RetryableError,
@@ -315,12 +316,20 @@ class Versions:
         if build is not None and state.plan is None:
             refuse_uncovered(state, self.lake.journal.view().living(build.id, name), self.lake.aggregate(build))
         self._publish(state)
+        try:
+            return self._followed(name, old, began)
+        except MaterializerError as exc:
+            exc.follows(f"the next version of '{name}' is published")
+            raise
+
+    def _followed(self, name: str, old: AggregateSpec, began: float) -> SwitchReport:
+        """Do what follows a switch, and report it."""
         with (
             suppress(LeaseHeldError),
             self.lake.lease(name),
         ):  # if a refresh has the lease now, maintenance removes them later
             self.sweep(name)
-        self.lake.journal.tidy()
+        log(self.lake.journal.tidy())
         published = self.lake.journal.view().named(name)
         registration.follow(self.lake, published, asks=not registration.is_settled(published))
         return self._switched(name, old, time.perf_counter() - began)
