@@ -20,7 +20,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from materializer.core.codec import as_json
-from materializer.errors import JournalConflictError, JournalError, MaterializerError
+from materializer.errors import NOTHING, JournalConflictError, JournalError, MaterializerError
 from materializer.journal import catalog
 from materializer.journal.codec import UNREADABLE, Row, encode
 from materializer.journal.events import Event, Snapshot
@@ -331,7 +331,7 @@ class Journal:
         for row in self._history.read().rows:
             if row.aggregate in aggregates:
                 if row.kind == UNREADABLE:
-                    raise JournalError(row.payload, hint="restore the journal from a backup")
+                    raise JournalError(row.payload, hint="restore the journal from a backup", wrote=NOTHING)
                 payload = json.loads(row.payload)
                 n = payload["plan"]["n"] if row.kind == "planned" else payload["n"]
                 rows.setdefault(row.aggregate, {})[row.kind, n] = {"n": n, "kind": row.kind, "at": row.at} | payload

@@ -21,6 +21,7 @@ from materializer.core.quality.library import Library
 from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.spans import NEG_INF
 from materializer.errors import (
+    NOTHING,
     AmbiguousNameError,
     CatalogManagedError,
     DefinitionError,
@@ -348,7 +349,7 @@ class Definitions:
                 if was_dropped(self._root, spec.name, self._journal.view()):
                     hint = f"run 'materializer drop {spec.name} --yes' again: a drop was interrupted"
                 msg = f"the folder {folder} exists, but no aggregate '{spec.name}' is known to this lake"
-                raise ForeignTableError(msg, hint=hint) from None
+                raise ForeignTableError(msg, hint=hint, wrote=NOTHING) from None
         try:
             defined = self._defined(prepared, data_version, aggregate_id)
             self._checkpoint("apply_journal")

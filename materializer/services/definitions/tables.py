@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from materializer.core.compiled.definition import SLICE, key_column
 from materializer.core.spec.spec import AggregateSpec
-from materializer.errors import MaterializerError
+from materializer.errors import NOTHING, MaterializerError
 from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState, by_name
 from materializer.journal.view import View
@@ -52,7 +52,7 @@ def dropping(root: str, state: AggregateState, journal: Journal) -> Iterator[Non
     """
     folder = f"{root}/{state.name}"
     mark = f"{folder}/{_MARK}"
-    with translated(folder, "dropping"):
+    with translated(folder, "dropping", wrote=NOTHING):
         if places.is_folder(folder):
             places.put(mark, state.id.encode())
     try:

@@ -22,6 +22,7 @@ from materializer.core.codec import as_json
 from materializer.core.time.instants import render
 from materializer.core.time.spans import EVERYTHING, NEG_INF, SpanSet
 from materializer.errors import (
+    NOTHING,
     JournalConflictError,
     JournalLostError,
     LeaseHeldError,
@@ -136,7 +137,7 @@ class Repairer:
     def _refuse_lost(self, name: str) -> None:
         view = self.lake.journal.view()
         if by_name(view.states, name) is None and view.broken_named(name) is None and name in self.lost():
-            raise JournalLostError(f"the journal does not know '{name}', but tables of it are there")
+            raise JournalLostError(f"the journal does not know '{name}', but tables of it are there", wrote=NOTHING)
 
     def lost(self) -> list[str]:
         """Return the names of aggregates whose tables are in the lake, but which the journal does not know."""

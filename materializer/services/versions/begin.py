@@ -13,7 +13,7 @@ from materializer.core.refresh.invalidation import InvalidationLog
 from materializer.core.refresh.plan import Lane, Plan, Recompute, TableBase
 from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.spans import EVERYTHING, NEG_INF, SpanSet
-from materializer.errors import TablesAheadError
+from materializer.errors import NOTHING, TablesAheadError
 from materializer.journal.events import BuildStarted, Event
 from materializer.journal.state import AggregateState, Version
 from materializer.journal.version_fields import fields_of, version_of
@@ -87,7 +87,9 @@ def from_partials(lake: Lake, lease: WriteLease, state: AggregateState, origin: 
     carried = head.transaction_version(old.app_ids["partials"]) or 0
     if carried != n:
         msg = f"the partials of '{state.name}' carry refresh {carried}, the journal left them at {n}"
-        raise TablesAheadError(msg, hint="apply a changed definition, which is built from the source", found=carried)
+        raise TablesAheadError(
+            msg, hint="apply a changed definition, which is built from the source", found=carried, wrote=NOTHING
+        )
     lake.on_checkpoint("version_tables")
     tables = create_tables(aggregate.paths, spec, version["schemas"], build)
     lake.on_checkpoint("version_partials")
