@@ -152,8 +152,9 @@ class Defining(OpenedLake):
 
         Raises:
             HasReadersError: If others read it, without *cascade*; nothing was written.
-            StorageError: If its files cannot be removed; it is not dropped then.
+            LeaseLostError: If another process took over meanwhile; nothing is removed then.
+            StorageError: If its files cannot be removed; it is dropped, and the same call removes what is left.
         """
-        gone = self._versions.drop(name, cascade=cascade)
-        self.journal.tidy()
-        return gone
+        from materializer.services.versions.drop import drop
+
+        return drop(self._versions, name, cascade=cascade)

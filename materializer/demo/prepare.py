@@ -20,7 +20,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from materializer.api import Materializer
 from materializer.config import Config
-from materializer.errors import StorageError, UsageError
+from materializer.errors import NOTHING, StorageError, UsageError
 from materializer.spark.runtime import class_data as archive
 from materializer.spark.runtime import jars, session
 
@@ -106,11 +106,11 @@ def _make(config: Config, target: Path) -> None:
                 has_ended = session.end(spark)
         if not has_ended or not part.is_file():
             raise StorageError(
-                f"Java wrote no archive to '{part}'", hint="look whether there are 300 MB to spare there"
+                f"Java wrote no archive to '{part}'", hint="look whether there are 300 MB to spare there", wrote=NOTHING
             )
         part.replace(target)  # the target exists whole or not at all
     except OSError as exc:
-        raise StorageError(f"no archive can be kept in '{target.parent}': {exc.strerror}") from exc
+        raise StorageError(f"no archive can be kept in '{target.parent}': {exc.strerror}", wrote=NOTHING) from exc
     finally:
         with suppress(OSError):
             part.unlink(missing_ok=True)

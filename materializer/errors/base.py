@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 NOTHING = "nothing was written"
+UNKNOWN = "what had been written is not known; the next command finds out"
 
 
 class MaterializerError(Exception):
@@ -13,19 +14,21 @@ class MaterializerError(Exception):
     Args:
         message: What happened, lower-case, one sentence, with found and expected.
         hint: The next action, one sentence; the class default when omitted.
-        wrote: What had been written before the error; ``"nothing was written"`` by default.
+        wrote: What the step that failed had written. A command puts in front what it had done before (:meth:`follows`).
+            Classes of errors that are raised before a step can write say so themselves; all others are given it.
         values: Machine-readable values, shown in the JSON form.
     """
 
     code: ClassVar[str] = "error"
     exit_status: ClassVar[int] = 70
     default_hint: ClassVar[str] = ""
+    default_wrote: ClassVar[str] = UNKNOWN
 
-    def __init__(self, message: str, *, hint: str | None = None, wrote: str = NOTHING, **values: Any) -> None:
+    def __init__(self, message: str, *, hint: str | None = None, wrote: str | None = None, **values: Any) -> None:
         super().__init__(message)
         self.message = message
         self.hint = self.default_hint if hint is None else hint
-        self.wrote = wrote
+        self.wrote = self.default_wrote if wrote is None else wrote
         self.values = values
 
     def follows(self, done: str) -> None:
@@ -43,3 +46,9 @@ class MaterializerError(Exception):
                 k: v if isinstance(v, (int, float, bool, type(None))) else str(v) for k, v in self.values.items()
             },
         }
+
+
+class UnwrittenError(MaterializerError):
+    """The root of errors that are raised before their step writes anything."""
+
+    default_wrote: ClassVar[str] = NOTHING

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from materializer.errors.base import MaterializerError
+from materializer.errors.base import UnwrittenError
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Problem:
         return f"{place}{self.code}: {self.message}" + (f" (hint: {self.hint})" if self.hint else "")
 
 
-class DefinitionError(MaterializerError):
+class DefinitionError(UnwrittenError):
     """One or several definitions cannot be accepted; carries every problem found."""
 
     code = "definition.invalid"
@@ -61,21 +61,21 @@ class DefinitionError(MaterializerError):
         return super().as_json() | {"problems": [{f: getattr(p, f) for f in fields} for p in self.problems]}
 
 
-class NotCoveredError(MaterializerError):
+class NotCoveredError(UnwrittenError):
     """The next version of an aggregate lacks something that the current version offers its readers; nothing was switched."""
 
     code = "version.not-covered"
     exit_status = 65
 
 
-class RollupChangedError(MaterializerError):
+class RollupChangedError(UnwrittenError):
     """The aggregate that is rolled up no longer has the partials that the roll-up merges; nothing was written."""
 
     code = "rollup.changed"
     exit_status = 65
 
 
-class FrozenHistoryError(MaterializerError):
+class FrozenHistoryError(UnwrittenError):
     """The request would compute frozen history again, from the rows that the source still has."""
 
     code = "history.frozen"

@@ -133,7 +133,5 @@ class OutputHandlerError(MaterializerError):
 
     code = "output.handler"
     exit_status = 74
+    default_wrote = "what was refreshed so far is published"
     default_hint = "mend the handler and refresh again: it is given the same rows, with what has come since"
-
-    def __init__(self, message: str, *, hint: str | None = None, wrote: str = "", **values: object) -> None:
-        super().__init__(message, hint=hint, wrote=wrote or "what was refreshed so far is published", **values)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from materializer.errors.base import MaterializerError
+from materializer.errors.base import UnwrittenError
 
 
-class VerifyFailedError(MaterializerError):
+class VerifyFailedError(UnwrittenError):
     """An aggregate differs from the result of plain Spark."""
 
     code = "verify.differs"
     exit_status = 1
 
 
-class QualityGateError(MaterializerError):
+class QualityGateError(UnwrittenError):
     """The computed result does not meet the aggregate's expectations; it is not published and stays dirty."""
 
     code = "quality.gate"
@@ -33,7 +33,7 @@ class CanaryError(QualityGateError):
     )
 
 
-class QualityCheckError(MaterializerError):
+class QualityCheckError(UnwrittenError):
     """The published output does not meet the aggregate's expectations."""
 
     code = "quality.check"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from materializer.errors.base import MaterializerError
+from materializer.errors.base import UnwrittenError
 
 
-class RetryableError(MaterializerError):
+class RetryableError(UnwrittenError):
     """There is no fault; the same call may succeed later."""
 
     code = "retry"

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from materializer.errors.base import MaterializerError
+from materializer.errors.base import UnwrittenError
 
 
-class TableNotFoundError(MaterializerError):
+class TableNotFoundError(UnwrittenError):
     """A required table does not exist."""
 
     code = "table.not-found"
     exit_status = 66
 
 
-class NotADeltaTableError(MaterializerError):
+class NotADeltaTableError(UnwrittenError):
     """A path exists, but holds no Delta table."""
 
     code = "table.not-delta"
     exit_status = 66
 
 
-class CatalogManagedError(MaterializerError):
+class CatalogManagedError(UnwrittenError):
     """Only a catalog knows the newest version of the table, so the table cannot be read by path."""
 
     code = "source.catalog-managed"
@@ -27,7 +27,7 @@ class CatalogManagedError(MaterializerError):
     default_hint = "read a table that is not managed by a catalog, such as a copy of it"
 
 
-class AmbiguousNameError(MaterializerError):
+class AmbiguousNameError(UnwrittenError):
     """A name without a catalog stands for tables in several catalogs of the session."""
 
     code = "catalog.ambiguous"
@@ -35,7 +35,7 @@ class AmbiguousNameError(MaterializerError):
     default_hint = "write the name with its catalog, as catalog.schema.table"
 
 
-class NameTakenError(MaterializerError):
+class NameTakenError(UnwrittenError):
     """The name that an output is to have in a catalog belongs to another table or view."""
 
     code = "catalog.name-taken"
@@ -43,7 +43,7 @@ class NameTakenError(MaterializerError):
     default_hint = "choose another name for output.table, or drop or rename that table"
 
 
-class SourceMovedError(MaterializerError):
+class SourceMovedError(UnwrittenError):
     """The name of the source in its catalog no longer stands for the table on which the aggregate was defined."""
 
     code = "source.moved"
@@ -51,105 +51,105 @@ class SourceMovedError(MaterializerError):
     default_hint = "apply the definition again with the name that the table has now, or give the table its name back"
 
 
-class SourceReplacedError(MaterializerError):
+class SourceReplacedError(UnwrittenError):
     """The source is not the table on which the aggregate was defined: it was dropped and recreated."""
 
     code = "source.replaced"
     exit_status = 66
 
 
-class SourceRolledBackError(MaterializerError):
+class SourceRolledBackError(UnwrittenError):
     """The newest source version is older than a version that was already captured."""
 
     code = "source.rolled-back"
     exit_status = 66
 
 
-class SourceSchemaChangedError(MaterializerError):
+class SourceSchemaChangedError(UnwrittenError):
     """A column that the definition reads was dropped or renamed, or has another type."""
 
     code = "source.schema-changed"
     exit_status = 66
 
 
-class SourceDamagedError(MaterializerError):
+class SourceDamagedError(UnwrittenError):
     """The source's log has a gap, or a data file of the newest version is missing."""
 
     code = "source.damaged"
     exit_status = 66
 
 
-class LogGapError(MaterializerError):
+class LogGapError(UnwrittenError):
     """Required commits were removed from a table's log, so their changes are unknown."""
 
     code = "log.gap"
     exit_status = 66
 
 
-class ChangeFeedGapError(MaterializerError):
+class ChangeFeedGapError(UnwrittenError):
     """The change feed no longer has a range of versions; dirty spans are found in a coarser way."""
 
     code = "source.feed-gap"
     exit_status = 66
 
 
-class NotIncrementalError(MaterializerError):
+class NotIncrementalError(UnwrittenError):
     """`--strict` was given, and a part of the plan is not incremental."""
 
     code = "plan.not-incremental"
     exit_status = 66
 
 
-class NotLocalError(MaterializerError):
+class NotLocalError(UnwrittenError):
     """The local executor was asked for, and cannot compute what is to be refreshed."""
 
     code = "plan.not-local"
     exit_status = 66
 
 
-class HistoryBuildingError(MaterializerError):
+class HistoryBuildingError(UnwrittenError):
     """History cannot be frozen or thawed while a next version is being built, which computes it from raw rows."""
 
     code = "history.building"
     exit_status = 66
 
 
-class ExpireDirtyError(MaterializerError):
+class ExpireDirtyError(UnwrittenError):
     """Some buckets to freeze are dirty and can only be computed from raw rows."""
 
     code = "expire.dirty"
     exit_status = 66
 
 
-class FewerRowsError(MaterializerError):
+class FewerRowsError(UnwrittenError):
     """A recompute finds fewer raw rows than the stored partials contain, and their deletion was never seen."""
 
     code = "history.fewer-rows"
     exit_status = 66
 
 
-class ExpireEngineError(MaterializerError):
+class ExpireEngineError(UnwrittenError):
     """The results of an engine extend beyond buckets, so raw rows are always needed."""
 
     code = "expire.engine"
     exit_status = 66
 
 
-class DataError(MaterializerError):
+class DataError(UnwrittenError):
     """The rows of a bucket make its aggregates fail (overflow, division by zero, a failing cast)."""
 
     code = "data.failed"
     exit_status = 66
 
 
-class TooManyWindowsError(MaterializerError):
+class TooManyWindowsError(UnwrittenError):
     """One row, or all rows of a refresh together, would make more windows than ``limits.windows`` allows."""
 
     code = "data.too-many-windows"
     exit_status = 66
 
 
-class OutOfRangeError(MaterializerError):
+class OutOfRangeError(UnwrittenError):
     """A time, or the start of its bucket, is outside the range of the time column's type."""
 
     code = "time.out-of-range"

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from materializer.errors.base import MaterializerError
+from materializer.errors.base import UnwrittenError
 
 
-class UsageError(MaterializerError):
+class UsageError(UnwrittenError):
     """An argument of a command or a call is invalid."""
 
     code = "usage"
     exit_status = 64
 
 
-class ConfigError(MaterializerError):
+class ConfigError(UnwrittenError):
     """`materializer.toml` or an environment variable has an invalid setting."""
 
     code = "config.invalid"

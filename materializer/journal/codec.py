@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from materializer.core.codec import as_json, from_json
-from materializer.errors import JournalError, JournalVersionError
+from materializer.errors import NOTHING, JournalError, JournalVersionError
 from materializer.journal.events import (
     Aborted,
     Audited,
@@ -112,11 +112,12 @@ def decode(row: Row) -> Event:
         JournalError: If the payload does not fit its kind.
     """
     if row.kind == UNREADABLE:
-        raise JournalError(row.payload, hint="")
+        raise JournalError(row.payload, hint="", wrote=NOTHING)
     if row.format > FORMAT or row.kind not in KINDS:
         raise JournalVersionError(
             f"the journal holds a {row.kind!r} event of format {row.format}; this version knows format {FORMAT}",
             hint="use the materializer version that wrote it, or a newer one",
+            wrote=NOTHING,
         )
     try:
         event: Event = from_json(KINDS[row.kind], json.loads(row.payload))
@@ -124,5 +125,6 @@ def decode(row: Row) -> Event:
         raise JournalError(
             f"the journal holds a {row.kind!r} event of {row.aggregate} that cannot be read: {exc}",
             hint="'materializer repair NAME' declares everything of it dirty; or restore the journal",
+            wrote=NOTHING,
         ) from exc
     return event

@@ -38,7 +38,9 @@ class SourceIdentity:
     name: str = ""
 
 
-@json_fields(later=())  # earlier versions also named the process of Spark
+@json_fields(
+    later=["boot", "namespace"], omits=["boot", "namespace"]
+)  # earlier versions also named the process of Spark
 @dataclass(frozen=True, slots=True)
 class Lease:
     """The right of one process to write events of an aggregate.
@@ -49,6 +51,8 @@ class Lease:
         pid: Id of the process.
         started: When the process started (ticks since boot); it tells the process from a later one with the same pid.
         until: When the lease ends unless it is renewed, seconds since the epoch.
+        boot: Id of the boot of the process's machine; "" where it cannot be read, and from earlier releases.
+        namespace: The PID namespace of the process, which differs between containers; "" as for *boot*.
     """
 
     owner: str
@@ -56,6 +60,8 @@ class Lease:
     pid: int
     started: int
     until: float
+    boot: str = ""
+    namespace: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from materializer.core.refresh.invalidation import ANY_ROWS, Cause, Entry, Inval
 from materializer.core.refresh.lateness import Lateness
 from materializer.core.refresh.plan import Plan, RunReport
 from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
-from materializer.errors import JournalError
+from materializer.errors import NOTHING, JournalError
 from materializer.journal.codec import Row, decode
 from materializer.journal.events import (
     Aborted,
@@ -88,6 +88,7 @@ def folded(state: AggregateState | None, row: Row) -> AggregateState | None:
         raise JournalError(
             f"the journal holds a {row.kind!r} event of {row.aggregate} that makes no sense: {exc}",
             hint="'materializer repair NAME' declares everything of it dirty; or restore the journal",
+            wrote=NOTHING,
         ) from exc
 
 
@@ -104,7 +105,7 @@ def apply(state: AggregateState | None, aggregate: str, event: Event, *, at: str
         return None
     if state is None:
         msg = f"the journal holds a {type(event).__name__} event of {aggregate}, which is not defined there"
-        raise JournalError(msg, hint="restore the journal from a backup")
+        raise JournalError(msg, hint="restore the journal from a backup", wrote=NOTHING)
     match event:
         case Described():
             return replace(state, spec=event.spec, source=event.source or state.source)
@@ -184,7 +185,7 @@ def apply(state: AggregateState | None, aggregate: str, event: Event, *, at: str
             return _switched(state, event, at)
         case BuildStarted():
             msg = f"the journal starts build {aggregate} of {state.name} twice"
-            raise JournalError(msg, hint="restore the journal from a backup")
+            raise JournalError(msg, hint="restore the journal from a backup", wrote=NOTHING)
         case Dropped():
             return None
         case _:
@@ -275,7 +276,7 @@ def planned(state: AggregateState, event: Planned) -> AggregateState:
     plan = event.plan
     if state.plan is not None or plan.n <= state.last_n or state.is_closed:
         msg = f"the journal plans refresh {plan.n} of {state.name} after {state.last_n}, open: {state.plan is not None}"
-        raise JournalError(msg, hint="restore the journal from a backup")
+        raise JournalError(msg, hint="restore the journal from a backup", wrote=NOTHING)
     left = state.log.cut(SpanSet.union(e.span for e in plan.taken)).left
     threshold = max(state.threshold, event.threshold)
     return replace(
@@ -298,7 +299,7 @@ def policy_of(options: Mapping[str, Any]) -> str:
 def _without_plan(state: AggregateState, does: str) -> AggregateState:
     if state.plan:
         msg = f"the journal {does} {state.name} while refresh {state.plan.n} is open"
-        raise JournalError(msg, hint="restore the journal from a backup")
+        raise JournalError(msg, hint="restore the journal from a backup", wrote=NOTHING)
     return state
 
 
@@ -328,7 +329,7 @@ def _open_plan(state: AggregateState, n: int) -> Plan:
     if state.plan is None or state.plan.n != n:
         open_n = state.plan and state.plan.n
         msg = f"the journal ends refresh {n} of {state.name}, but the open one is {open_n}"
-        raise JournalError(msg, hint="restore the journal from a backup")
+        raise JournalError(msg, hint="restore the journal from a backup", wrote=NOTHING)
     return state.plan
 
 

@@ -8,6 +8,7 @@ two commits leaves these rows in both tables; readers of the history take each r
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from materializer.core.codec import as_json
-from materializer.errors import JournalConflictError, JournalError, MaterializerError
+from materializer.errors import NOTHING, JournalConflictError, JournalError, MaterializerError
 from materializer.journal import catalog
 from materializer.journal.codec import UNREADABLE, Row, encode
 from materializer.journal.events import Event, Snapshot
@@ -33,11 +34,24 @@ from materializer.lake import places
 
 WORTH_FOLDING: Final = 10
 """Maintenance folds this many commits or more into one file."""
+_LOG: Final = logging.getLogger("materializer")
 _HISTORY_KINDS: Final = ("planned", "audited", "done", "aborted", "switched")
 
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+@contextmanager
+def _warned() -> Iterator[list[str]]:
+    """Yield a list, to which the failure of the block is added as a warning."""
+    warnings: list[str] = []
+    try:
+        yield warnings
+    except MaterializerError as exc:
+        warnings.append(f"tidying the journal failed: {exc.message} ({exc.code})")
+    except Exception as exc:  # noqa: BLE001 - what was published before stays; a bug here must not make the command fail
+        warnings.append(f"tidying the journal failed: {type(exc).__name__}: {exc}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,10 +216,6 @@ class Journal:
             attempts=attempts,
         )
 
-    def append_leased(self, events: Sequence[tuple[str, Event]]) -> None:
-        """Append events, (id, event), in one commit, after any commits of other processes; the caller holds the lease."""
-        self.transact(lambda _: events)
-
     def append_if_living(self, aggregate: str, name: str, event: Event) -> None:
         """Append an event of an aggregate or a build without its lease; another process may drop it meanwhile.
 
@@ -219,20 +229,23 @@ class Journal:
 
         self.transact(decide)
 
-    def tidy(self) -> View:
-        """Fold the journal if it has enough commits, write what other processes read in its place, and return the newest view.
+    def tidy(self) -> tuple[str, ...]:
+        """Fold the journal if it has enough commits, and write what other processes read in its place; a failure is a warning.
 
         Two processes may do this at the same time. A journal with an unreadable event is not folded: the event is evidence, and
         a newer release may read it.
+
+        Returns:
+            Warnings, for the report of a command: what it wrote before is published, and the next command tries again.
         """
-        if self._store.commits_since_snapshot() >= self._snapshot_every:
-            self._fold()
-        view = self.view()
-        if self._lists_later:
-            self._is_unlisted = True
-        else:
-            self._share(view)
-        return view
+        with _warned() as warnings:
+            if self._store.commits_since_snapshot() >= self._snapshot_every:
+                self._fold()
+            if self._lists_later:
+                self._is_unlisted = True
+            else:
+                self._share(self.view())
+        return tuple(warnings)
 
     def _share(self, view: View) -> None:
         """Write the list of aggregates, and what new processes start from."""
@@ -252,7 +265,10 @@ class Journal:
             self._lists_later = False
             if self._is_unlisted:
                 self._is_unlisted = False
-                self._share(self.view())
+                with _warned() as warnings:
+                    self._share(self.view())
+                for warning in warnings:
+                    _LOG.warning("%s", warning)
 
     def gathered(self) -> list[Gathered]:
         """Return size and garbage of the journal and of its history."""
@@ -315,7 +331,7 @@ class Journal:
         for row in self._history.read().rows:
             if row.aggregate in aggregates:
                 if row.kind == UNREADABLE:
-                    raise JournalError(row.payload, hint="restore the journal from a backup")
+                    raise JournalError(row.payload, hint="restore the journal from a backup", wrote=NOTHING)
                 payload = json.loads(row.payload)
                 n = payload["plan"]["n"] if row.kind == "planned" else payload["n"]
                 rows.setdefault(row.aggregate, {})[row.kind, n] = {"n": n, "kind": row.kind, "at": row.at} | payload

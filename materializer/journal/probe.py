@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import Final
 from uuid import uuid4
 
-from materializer.errors import NoCompareAndSwapError
+from materializer.errors import NOTHING, NoCompareAndSwapError
 from materializer.journal.codec import Row
 from materializer.lake import places
 from materializer.lake.failures import translated
@@ -55,14 +55,16 @@ def probed(root: str, *, single_writer: bool, at: str) -> Row:
     """
     is_safe = _is_safe(f"{root}/_materializer/probe-{uuid4().hex}")
     if not is_safe and not single_writer:
-        raise NoCompareAndSwapError(f"the store of '{root}' lets several writers make the same file", path=root)
+        raise NoCompareAndSwapError(
+            f"the store of '{root}' lets several writers make the same file", path=root, wrote=NOTHING
+        )
     probe = StoreProbe(is_safe, single_writer=not is_safe)
     return Row(LAKE, KIND, at, json.dumps(asdict(probe)))
 
 
 def _is_safe(folder: str) -> bool:
     """Return whether a store refuses the second of two puts, and all but one of many at once."""
-    with translated(folder, "probing"), ThreadPoolExecutor(AT_ONCE) as pool:
+    with translated(folder, "probing", wrote=NOTHING), ThreadPoolExecutor(AT_ONCE) as pool:
         try:
             after = [places.put_if_absent(f"{folder}/after", b"x") for _ in range(2)]
             at_once = [

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 
 from deltalake import DeltaTable, QueryBuilder
 
-from materializer.errors import JournalError
+from materializer.errors import NOTHING, JournalError
 from materializer.journal.codec import COLUMNS, Row
 from materializer.lake import places
 from materializer.lake.failures import first_line
@@ -45,12 +45,14 @@ def rows_of_file(path: str, name: str) -> list[Numbered]:
         table = pq.ParquetFile(places.opened(f"{path}/{name}")).read()
     except (OSError, pa.ArrowException) as exc:
         raise JournalError(
-            f"file {name} of the journal at '{path}' cannot be read: {first_line(exc)}", hint=BACKUP
+            f"file {name} of the journal at '{path}' cannot be read: {first_line(exc)}", hint=BACKUP, wrote=NOTHING
         ) from exc
     if tuple(table.column_names) != COLUMNS or any(column.null_count for column in table.columns):
         message = f"file {name} of the journal at '{path}' has columns {table.column_names}, expected {[*COLUMNS]} without nulls"
         raise JournalError(
-            message, hint="use the materializer version that wrote it, or restore the folder from a backup"
+            message,
+            hint="use the materializer version that wrote it, or restore the folder from a backup",
+            wrote=NOTHING,
         )
     return _numbered(table[c].to_pylist() for c in COLUMNS)
 

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from materializer.errors import JournalError, SourceDamagedError, StorageError, TableNotFoundError, UsageError
+from materializer.errors import NOTHING, JournalError, SourceDamagedError, StorageError, TableNotFoundError, UsageError
 from materializer.journal.journal import Journal
 from materializer.journal.store import FOLDER
 from materializer.journal.view import View
@@ -29,6 +29,7 @@ FORMAT: Final = 1
 TABLES: Final = ("journal", "history")
 """In the order in which they are copied. A fold writes to the history first, so a copy in this order lacks no row."""
 ATTEMPTS: Final = 5
+_PART: Final = "the copy is not complete, and no restore takes it"
 _LAST: Final = "_last_checkpoint"
 _VERSIONED: Final = re.compile(r"(\d{20})\..*(json|parquet)")
 
@@ -64,7 +65,7 @@ def copy_journal(root: str, to: str) -> View:
         StorageError: If the copy cannot be written.
     """
     if not is_begun(f"{root}/{FOLDER}/{TABLES[0]}"):
-        raise JournalError(f"there is no journal in '{root}'", hint="name the lake with --lake")
+        raise JournalError(f"there is no journal in '{root}'", hint="name the lake with --lake", wrote=NOTHING)
     for name in TABLES:
         if is_begun(f"{root}/{FOLDER}/{name}"):
             _copy_table(f"{root}/{FOLDER}/{name}", f"{to}/{FOLDER}/{name}")
@@ -73,7 +74,7 @@ def copy_journal(root: str, to: str) -> View:
 
 def seal(to: str, manifest: Manifest) -> None:
     """Write the manifest, which completes a copy."""
-    with translated(to, "writing to"):
+    with translated(to, "writing to", wrote=_PART):
         places.put(f"{to}/{MANIFEST}", (json.dumps(asdict(manifest), indent=2) + "\n").encode())
 
 
@@ -100,14 +101,16 @@ def _copy_table(path: str, to: str) -> None:
     for attempt in range(ATTEMPTS):
         places.delete_folder(to, ignore_errors=True)
         try:
-            with translated(to, "copying to"):
+            with translated(to, "copying to", wrote=_PART):
                 _copy_version(path, to)
         except (SourceDamagedError, TableNotFoundError, StorageError) as exc:
             # a file that is gone was cleaned up meanwhile: copy again. A full disk is not tried again
             if isinstance(exc, StorageError) and not isinstance(exc.__cause__, FileNotFoundError):
                 raise
             if attempt + 1 == ATTEMPTS or not isinstance(exc.__cause__, FileNotFoundError):
-                raise JournalError(f"the journal at '{path}' cannot be copied: {exc.message}", hint=exc.hint) from exc
+                raise JournalError(
+                    f"the journal at '{path}' cannot be copied: {exc.message}", hint=exc.hint, wrote=_PART
+                ) from exc
             continue
         return
 

@@ -32,6 +32,7 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, wr
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from materializer.errors import (
+    NOTHING,
     JournalConflictError,
     JournalError,
     LogGapError,
@@ -109,10 +110,10 @@ class JournalStore:
                 return self._remember(followed, run[-1:])
         elif (newest := newest_listed(self.path)) is None and not is_begun(self.path):
             if self._cached.version >= 0:
-                raise JournalError(f"the journal at '{self.path}' is gone", hint=BACKUP)
+                raise JournalError(f"the journal at '{self.path}' is gone", hint=BACKUP, wrote=NOTHING)
             if places.is_folder(self._restoring):
                 message = f"the journal at '{self.path}' is being restored, or that was interrupted"
-                raise JournalError(message, hint="run the same 'materializer restore' again")
+                raise JournalError(message, hint="run the same 'materializer restore' again", wrote=NOTHING)
             return self._cached
         snapshot = self._loaded(newest and newest[0])
         return self._remember(snapshot, [newest[1]] if newest and newest[0] == snapshot.version else ())
@@ -353,9 +354,8 @@ class JournalStore:
             except LogGapError:
                 return None
             except SourceDamagedError as exc:
-                raise JournalError(
-                    f"version {version} of the journal cannot be read: {exc.message}", hint=BACKUP
-                ) from exc
+                message = f"version {version} of the journal cannot be read: {exc.message}"
+                raise JournalError(message, hint=BACKUP, wrote=NOTHING) from exc
         if any(f.data_change for commit in run for f in commit.removes):
             return None  # checked before a file is read, because the replaced files may have been removed
         rows = [row for commit in run for row in self._added(commit)]
@@ -437,14 +437,14 @@ class JournalStore:
             with translated(self.path, "reading"):
                 actions = pa.RecordBatchReader.from_stream(self._table.get_add_actions()).read_all()["path"].to_pylist()
         except SourceDamagedError as exc:
-            raise JournalError(f"the journal at '{self.path}' is damaged: {exc.message}", hint=BACKUP) from exc
+            message = f"the journal at '{self.path}' is damaged: {exc.message}"
+            raise JournalError(message, hint=BACKUP, wrote=NOTHING) from exc
         return self._of_numbered([r for name in actions for r in self._numbered_or_lost(name)], version)
 
     def _of_numbered(self, numbered: list[Numbered], version: int) -> JournalSnapshot:
         """Return rows with their versions and positions as those of a version of the journal."""
         numbered.sort(key=lambda r: r[:2])
-        newest = numbered[-1][0] if numbered else 0
-        if newest > version:
+        if (newest := numbered[-1][0] if numbered else 0) > version:
             message = f"the journal at '{self.path}' is at version {version}, but holds rows of version {newest}"
-            raise JournalError(message, hint=BACKUP)
+            raise JournalError(message, hint=BACKUP, wrote=NOTHING)
         return JournalSnapshot(version, tuple(row for _, _, row in numbered), numbered[0][0] if numbered else version)

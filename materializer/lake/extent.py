@@ -20,9 +20,10 @@ from deltalake import DeltaTable
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import Span, SpanSet
 from materializer.lake.failures import translated
+from materializer.lake.features import features_of
 from materializer.lake.keys import Within, may_hold
 from materializer.lake.statistics import DAY, FileRange, TimeColumn, column_bounds, partition_bounds
-from materializer.lake.table import DeltaFolder, features_of
+from materializer.lake.table import DeltaFolder
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -81,6 +81,16 @@ def missing(path: str) -> MaterializerError:
     )
 
 
+def is_of_storage(exc: BaseException) -> bool:
+    """Return whether *exc* says that a disk or a store failed or refused, and not that a file is missing or unfit."""
+    return _has_number(exc) or _STORAGE.search(str(exc)) is not None
+
+
+def _has_number(exc: BaseException) -> bool:
+    """Return whether the operating system or a store gave the reason; its texts need not be searched then."""
+    return isinstance(exc, OSError) and exc.errno not in {None, errno.ENOENT}
+
+
 def hint_of(path: str, hint: str, reason: str | None) -> str:
     """Return what to do about a place that cannot be read or written: *hint* for a path, for a store by the *reason* that it gives."""
     return hint if places.is_local(path) else next(advice for words, advice in _OF_STORES if words in (reason or ""))
@@ -88,8 +98,8 @@ def hint_of(path: str, hint: str, reason: str | None) -> str:
 
 def failure(path: str, doing: str, exc: Exception, *, wrote: str = NOTHING) -> MaterializerError:
     """Return the error of ours for *exc*, which was raised while *doing* something to the table at *path*."""
-    reason, is_of_storage = first_line(exc), isinstance(exc, OSError) and exc.errno not in {None, errno.ENOENT}
-    if not is_of_storage:
+    reason = first_line(exc)
+    if not _has_number(exc):
         try:
             has_log = places.is_folder(f"{path}/_delta_log")
             if has_log and not places.is_local(path):
@@ -99,7 +109,7 @@ def failure(path: str, doing: str, exc: Exception, *, wrote: str = NOTHING) -> M
             return failure(path, doing, refusal, wrote=wrote)
     if isinstance(exc, OSError) and exc.strerror and not places.is_local(path):
         reason = exc.strerror
-    if is_of_storage or _STORAGE.search(str(exc)):
+    if is_of_storage(exc):
         hint = hint_of(path, "free some space or mend the permission, then run the same command again", reason)
         return StorageError(f"{doing} '{path}' failed: {reason}", hint=hint, wrote=wrote, path=path)
     if not has_log:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -18,14 +19,15 @@ from pyarrow import fs
 from materializer.core.engines.work import Key
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import EVERYTHING, SpanSet
-from materializer.errors import MaterializerError
+from materializer.errors import MaterializerError, StorageError
 from materializer.lake import places
 from materializer.lake.arrow import plain
 from materializer.lake.capture.changed_rows import changed_rows
 from materializer.lake.capture.feed import MAX_CHANGE_FILES
 from materializer.lake.capture.int96 import why_misread
 from materializer.lake.extent import file_bounds, instants_of, time_column
-from materializer.lake.failures import translated
+from materializer.lake.failures import failure, is_of_storage, translated
+from materializer.lake.features import features_of, is_typed_by_others
 from materializer.lake.key_rows import having_keys, is_of_keys, values_of
 from materializer.lake.keys import Within
 from materializer.lake.log import Commit
@@ -34,15 +36,41 @@ from materializer.lake.reads import ReadTable, fact, table_at
 from materializer.lake.rows import row_count, size_of
 from materializer.lake.span_rows import ReadLimit, rows_of_spans, scan_spans
 from materializer.lake.statistics import TimeColumn
-from materializer.lake.table import DeltaFolder, features_of, is_typed_by_others, open_table
+from materializer.lake.table import DeltaFolder, open_table
 from materializer.lake.types import columns_of
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
+_Args = ParamSpec("_Args")
+_Read = TypeVar("_Read")
 _JULIAN: Final = frozenset({b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"})
 
 
+def _left_to_spark(
+    read: Callable[Concatenate[str, _Args], _Read | None],
+) -> Callable[Concatenate[str, _Args], _Read | None]:
+    """Let *read*, which is given the path of a table first, return None where it fails: Spark may be able to read the table.
+
+    Where the disk fails or permission is refused, it raises StorageError instead: Spark could not read either.
+    """
+
+    @wraps(read)
+    def reading(path: str, /, *args: _Args.args, **more: _Args.kwargs) -> _Read | None:
+        try:
+            return read(path, *args, **more)
+        except MaterializerError as exc:
+            if isinstance(exc, StorageError) and is_of_storage(exc.__cause__ or exc):
+                raise
+        except (DeltaError, OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as exc:
+            if is_of_storage(exc):
+                raise failure(path, "reading", exc) from exc
+        return None
+
+    return reading
+
+
+@_left_to_spark
 def read_small_changes(
     path: str, after: int, upto: int, columns: Sequence[str], *, max_rows: int, max_bytes: int
 ) -> pa.Table | None:
@@ -56,29 +84,26 @@ def read_small_changes(
         max_rows: Maximum number of rows in the files that hold the changes, by their statistics.
         max_bytes: Maximum size of these files.
     """
-    try:
-        folder = DeltaFolder.at(path)
-        run = folder.commits(after, upto)
-        added = [f for c in run for f in c.adds if f.data_change]
-        removed = [f for c in run for f in c.removes if f.data_change]
-        files = (*added, *removed)
-        if any(f.has_deletion_vector for f in files) or any(f.rows is None for f in added):
-            return None
-        # an update writes whole files again, and its few changed rows into files of their own
-        size = sum(f.bytes for c in run for f in c.change_files or [f for f in (*c.adds, *c.removes) if f.data_change])
-        if size > max_bytes or sum(len(c.change_files) for c in run) > MAX_CHANGE_FILES:
-            return None
-        most = sum(_changed_in(path, c) for c in run)
-        if most > max_rows:
-            return None
-        with folder.reading(upto) as table:
-            if features_of(table).obstacle:
-                return None
-            if why_misread(path, after, run, columns_of(table.schema().to_json()), columns):
-                return None
-            rows = changed_rows(table, path, run, [*columns, "_change_type"], most)
-    except (DeltaError, MaterializerError, OSError, pa.ArrowInvalid):
+    folder = DeltaFolder.at(path)
+    run = folder.commits(after, upto)
+    added = [f for c in run for f in c.adds if f.data_change]
+    removed = [f for c in run for f in c.removes if f.data_change]
+    files = (*added, *removed)
+    if any(f.has_deletion_vector for f in files) or any(f.rows is None for f in added):
         return None
+    # an update writes whole files again, and its few changed rows into files of their own
+    size = sum(f.bytes for c in run for f in c.change_files or [f for f in (*c.adds, *c.removes) if f.data_change])
+    if size > max_bytes or sum(len(c.change_files) for c in run) > MAX_CHANGE_FILES:
+        return None
+    most = sum(_changed_in(path, c) for c in run)
+    if most > max_rows:
+        return None
+    with folder.reading(upto) as table:
+        if features_of(table).obstacle:
+            return None
+        if why_misread(path, after, run, columns_of(table.schema().to_json()), columns):
+            return None
+        rows = changed_rows(table, path, run, [*columns, "_change_type"], most)
     return None if rows.num_rows > max_rows else rows
 
 
@@ -94,6 +119,7 @@ def _footer_rows(path: str, name: str) -> int:
     return fact(path, ("rows", name), lambda: int(pq.read_metadata(places.opened(file)).num_rows))
 
 
+@_left_to_spark
 def read_small_rows(
     path: str,
     version: int,
@@ -123,25 +149,22 @@ def read_small_rows(
         limit: The most that is returned; None for no other limit than *max_rows*.
         within: Rows with other values are not wanted; files that cannot have wanted ones are not opened.
     """
-    try:
-        with DeltaFolder.at(path).reading(version) as table:
-            time_of = time_column(table, time, time_type)
-            found = _files_of(table, path, columns, spans, time_of, max_rows, max_bytes, within)
-        if found is None:
-            return None
-        shared = table_at(path)
-        if shared is not None and shared.is_shared:
-            with suppress(pa.ArrowException):  # caused by a column of another reader, or raised again below
-                rows = _remembered(shared, found, columns, spans if is_exact else None, time, time_type, limit)
-                return None if rows is None else plain(rows)
-        if any(_has_old_times(f.metadata) for f in found.rows.get_fragments()):
-            return None
-        if is_exact:
-            rows = scan_spans(found.rows, columns, spans, time, time_type, limit)
-            return None if rows is None else plain(rows)
-        return plain(found.rows.to_table(columns=list(columns)))
-    except (DeltaError, MaterializerError, OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError):
+    with DeltaFolder.at(path).reading(version) as table:
+        time_of = time_column(table, time, time_type)
+        found = _files_of(table, path, columns, spans, time_of, max_rows, max_bytes, within)
+    if found is None:
         return None
+    shared = table_at(path)
+    if shared is not None and shared.is_shared:
+        with suppress(pa.ArrowException):  # caused by a column of another reader, or raised again below
+            rows = _remembered(shared, found, columns, spans if is_exact else None, time, time_type, limit)
+            return None if rows is None else plain(rows)
+    if any(_has_old_times(f.metadata) for f in found.rows.get_fragments()):
+        return None
+    if is_exact:
+        rows = scan_spans(found.rows, columns, spans, time, time_type, limit)
+        return None if rows is None else plain(rows)
+    return plain(found.rows.to_table(columns=list(columns)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +180,7 @@ class _Files:
     keys: Sequence[tuple[str, str, int]]
 
 
+@_left_to_spark
 def read_rows_of_keys(
     path: str,
     version: int,
@@ -188,32 +212,29 @@ def read_rows_of_keys(
         max_opened: Maximum number of rows in the files that are opened, by their statistics.
         open_column: A column of truth values; rows of which it is false are returned wherever they lie.
     """
-    try:
-        with DeltaFolder.at(path).reading(version) as table:
-            time_of = time_column(table, time, time_type)
-            around = SpanSet.of(EVERYTHING) if open_column else spans
-            files = _files_of(table, path, columns, around, time_of, max_opened, 1 << 62, values_of(names, keys))
-        if files is None or any(_has_old_times(f.metadata) for f in files.rows.get_fragments()):
-            return None
-        dataset = files.rows
-        wanted = list(dict.fromkeys([*columns, *names, time, *([open_column] if open_column else [])]))
-        batches, size, rows, index = [], 0, 0, SpanIndex.of(spans)
-        for batch in _batches_of_keys(dataset, wanted, keys, names):
-            found = plain(pa.Table.from_batches([batch]))
-            is_wanted = index.inside(instants_of(found[time], time_type).fill_null(0))
-            is_wanted &= found[time].is_valid().to_numpy()
-            if open_column:
-                is_wanted |= ~found[open_column].to_numpy()
-            is_wanted &= is_of_keys([found[name] for name in names], keys)
-            found = found.filter(pa.array(is_wanted))
-            size, rows = size + found.nbytes, rows + found.num_rows
-            if size > max_bytes or rows > max_rows:
-                return None
-            batches.append(found)
-        every = pa.concat_tables(batches) if batches else plain(dataset.head(0, columns=wanted))
-        return every.select(list(columns))
-    except (DeltaError, MaterializerError, OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError):
+    with DeltaFolder.at(path).reading(version) as table:
+        time_of = time_column(table, time, time_type)
+        around = SpanSet.of(EVERYTHING) if open_column else spans
+        files = _files_of(table, path, columns, around, time_of, max_opened, 1 << 62, values_of(names, keys))
+    if files is None or any(_has_old_times(f.metadata) for f in files.rows.get_fragments()):
         return None
+    dataset = files.rows
+    wanted = list(dict.fromkeys([*columns, *names, time, *([open_column] if open_column else [])]))
+    batches, size, rows, index = [], 0, 0, SpanIndex.of(spans)
+    for batch in _batches_of_keys(dataset, wanted, keys, names):
+        found = plain(pa.Table.from_batches([batch]))
+        is_wanted = index.inside(instants_of(found[time], time_type).fill_null(0))
+        is_wanted &= found[time].is_valid().to_numpy()
+        if open_column:
+            is_wanted |= ~found[open_column].to_numpy()
+        is_wanted &= is_of_keys([found[name] for name in names], keys)
+        found = found.filter(pa.array(is_wanted))
+        size, rows = size + found.nbytes, rows + found.num_rows
+        if size > max_bytes or rows > max_rows:
+            return None
+        batches.append(found)
+    every = pa.concat_tables(batches) if batches else plain(dataset.head(0, columns=wanted))
+    return every.select(list(columns))
 
 
 def _batches_of_keys(
@@ -285,6 +306,7 @@ def _remembered(
     return None if most is not None and (found.num_rows > most.rows or found.nbytes > most.bytes) else found
 
 
+@_left_to_spark
 def files_inside(
     path: str,
     version: int,
@@ -309,13 +331,10 @@ def files_inside(
         time_type: The type of that column.
         within: Rows with other values are not wanted; files that cannot have wanted ones are left out.
     """
-    try:
-        with DeltaFolder.at(path).reading(version) as table:
-            if table.metadata().partition_columns:
-                return None
-            found = _names_of(table, columns, spans, time_column(table, time, time_type), within)
-    except (DeltaError, MaterializerError, OSError, pa.ArrowInvalid):
-        return None
+    with DeltaFolder.at(path).reading(version) as table:
+        if table.metadata().partition_columns:
+            return None
+        found = _names_of(table, columns, spans, time_column(table, time, time_type), within)
     return None if found is None or any(map(_lies_elsewhere, found[0])) else sorted(found[0])
 
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import Span
-from materializer.errors import LogGapError, SourceDamagedError, StorageError
+from materializer.errors import NOTHING, LogGapError, SourceDamagedError, StorageError
 from materializer.lake import places
 from materializer.lake.failures import first_line, hint_of, missing, translated
 from materializer.lake.statistics import TimeColumn, bounds
@@ -265,7 +265,9 @@ def lines_of(path: str, version: int) -> Iterator[str]:
         hint = hint_of(
             path, "check that the folder is mounted and readable, then run the same command again", exc.strerror
         )
-        raise StorageError(f"reading version {version} of '{path}' failed: {exc.strerror}", hint=hint) from exc
+        raise StorageError(
+            f"reading version {version} of '{path}' failed: {exc.strerror}", hint=hint, wrote=NOTHING
+        ) from exc
 
 
 def _text(path: str, version: int) -> str:
@@ -319,7 +321,7 @@ def _versions(path: str) -> list[int]:
         hint = hint_of(
             path, "check that the folder is mounted and readable, then run the same command again", exc.strerror
         )
-        raise StorageError(f"reading the log of '{path}' failed: {exc.strerror}", hint=hint) from exc
+        raise StorageError(f"reading the log of '{path}' failed: {exc.strerror}", hint=hint, wrote=NOTHING) from exc
     versions = sorted(int(m[1]) for m in map(_NAME.fullmatch, names) if m)
     return versions or sorted({int(m[1]) for m in map(_CHECKPOINT.fullmatch, names) if m})
 

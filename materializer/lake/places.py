@@ -303,11 +303,11 @@ def make_new_folder(place: str) -> None:
 
 
 def put(place: str, data: bytes) -> None:
-    """Write a file as a whole: readers see the old content or the new one, also when two processes write."""
+    """Write a file as a whole: readers see the old content or the new one, also when several threads or processes write."""
     if not is_local(place):
         _store(place).put(data, "overwrite")
         return
-    own = f"{place}.{os.getpid()}"
+    own = f"{place}.{uuid4().hex}"
     try:
         Path(own).write_bytes(data)
         os.replace(own, place)

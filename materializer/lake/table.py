@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, TypeVar
+from weakref import WeakValueDictionary
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
@@ -23,22 +23,15 @@ from materializer.errors import (
 )
 from materializer.lake import places
 from materializer.lake.failures import missing, translated
+from materializer.lake.features import CATALOG_FEATURES, TableFeatures, features_of
 from materializer.lake.log import Commit, commit_file, forget, latest_version, placed, read_commit, tail
 from materializer.lake.reads import fact, table_at
 from materializer.lake.statistics import TimeColumn
 from materializer.lake.types import columns_of
 
 _Fact = TypeVar("_Fact")
-CATALOG_FEATURES: Final = frozenset({"catalogManaged", "catalogOwned", "catalogOwned-preview"})
-HARMLESS: Final = frozenset(
-    {
-        "appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns", "identityColumns",
-        "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "inCommitTimestamp", "domainMetadata", "clustering",
-        "rowTracking", "allowColumnDefaults", "checkpointProtection", "icebergCompatV1", "icebergCompatV2",
-    }
-)  # fmt: skip
-"""Features that do not change how rows have to be read."""
-_PADDED: Final = "__CHAR_VARCHAR_TYPE_STRING"
+MOST_KEPT: Final = 4_000
+"""Of how many tables a process keeps what it knows when they are not in use: the tables of a thousand aggregates."""
 _LOOK: Final[ContextVar[object]] = ContextVar("look", default=None)
 """The block in which tables of a store are looked at once; None outside of one."""
 
@@ -68,42 +61,6 @@ class NotedTable:
     numbers: Mapping[str, int | None] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class TableFeatures:
-    """The features that determine who may read and write a table.
-
-    Args:
-        has_deletion_vectors: Whether its protocol allows rows to be marked as deleted.
-        has_column_mapping: Whether its columns may have other names in the files.
-        is_clustered: Whether it has liquid clustering.
-        has_row_tracking: Whether its protocol tracks rows.
-        is_catalog_managed: Whether only its catalog knows its newest version.
-        partition_columns: Partition columns, in order.
-        names: All features that the protocol names.
-    """
-
-    has_deletion_vectors: bool
-    has_column_mapping: bool
-    is_clustered: bool
-    has_row_tracking: bool
-    is_catalog_managed: bool
-    partition_columns: tuple[str, ...]
-    names: frozenset[str]
-
-    @property
-    def obstacle(self) -> str | None:
-        """Why the library must not read rows of the table, because it would read them wrongly; None if it may."""
-        if self.has_deletion_vectors:
-            return "the table has deletion vectors"
-        if self.has_column_mapping or "columnMapping" in self.names:
-            return "the table has mapped columns"
-        if CATALOG_FEATURES & self.names:
-            return "the table is managed by a catalog"
-        if unknown := sorted(self.names - HARMLESS):
-            return f"the table uses {', '.join(unknown)}"
-        return None
-
-
 class DeltaFolder:
     """A Delta table in a folder, for repeated reads of its newest version.
 
@@ -114,7 +71,8 @@ class DeltaFolder:
         path: Folder of the table; nothing is read before the first call.
     """
 
-    _folders: ClassVar[dict[str, DeltaFolder]] = {}
+    _folders: ClassVar[WeakValueDictionary[str, DeltaFolder]] = WeakValueDictionary()
+    _kept: ClassVar[dict[str, DeltaFolder]] = {}  # the last one is the one that was asked for last
     _guard: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(self, path: str) -> None:
@@ -129,10 +87,18 @@ class DeltaFolder:
 
     @classmethod
     def at(cls, path: str) -> DeltaFolder:
-        """Return this process's only object for *path*, so that repeated checks stay cheap."""
+        """Return this process's only object for *path*, so that repeated checks stay cheap.
+
+        It stays as long as it is in use; without use, the :data:`MOST_KEPT` objects stay that were asked for last.
+        """
         key = places.absolute(path)
         with cls._guard:
-            return cls._folders.setdefault(key, cls(key))
+            folder = cls._folders[key] = cls._folders.get(key) or cls(key)
+            cls._kept.pop(key, None)
+            cls._kept[key] = folder
+            if len(cls._kept) > MOST_KEPT:
+                del cls._kept[next(iter(cls._kept))]
+            return folder
 
     @classmethod
     def noted(cls, wanted: Collection[str]) -> dict[str, NotedTable]:
@@ -421,30 +387,3 @@ def _managing_feature(path: str) -> str:
             if (protocol := read_commit(path, version).protocol) is not None:
                 return next(iter(sorted(CATALOG_FEATURES & protocol.features)), "")
     return ""
-
-
-def features_of(table: DeltaTable) -> TableFeatures:
-    """Return the features of a table, from its protocol and properties."""
-    protocol, metadata = table.protocol(), table.metadata()
-    names = frozenset(protocol.reader_features or ()) | frozenset(protocol.writer_features or ())
-    mapping = metadata.configuration.get("delta.columnMapping.mode") or "none"
-    return TableFeatures(
-        has_deletion_vectors="deletionVectors" in names,
-        has_column_mapping="columnMapping" in names or mapping != "none",
-        is_clustered="clustering" in names,
-        has_row_tracking="rowTracking" in names,
-        is_catalog_managed=bool(CATALOG_FEATURES & names),
-        partition_columns=tuple(metadata.partition_columns),
-        names=names,
-    )
-
-
-def is_typed_by_others(table: DeltaTable, columns: Collection[str]) -> bool:
-    """Return whether a column needs more than its Arrow type to be read: padded strings, times that are folder names."""
-    folders = set(table.metadata().partition_columns) & set(columns)
-    for each in json.loads(table.schema().to_json())["fields"]:
-        if each["name"] in folders and each["type"] in {"date", "timestamp", "timestamp_ntz"}:
-            return True
-        if each["name"] in columns and _PADDED in each.get("metadata", {}):
-            return True
-    return False

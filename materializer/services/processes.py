@@ -1,4 +1,4 @@
-"""Who is alive on this host: what a lease is judged by."""
+"""Which processes are alive: what a lease is judged by."""
 
 from __future__ import annotations
 
@@ -52,22 +52,39 @@ def started(pid: int) -> int:
 def new_lease(now: float, seconds: float) -> Lease:
     """Return a lease of this process, with an owner that no other lease has."""
     pid = os.getpid()
-    return Lease(uuid4().hex, socket.gethostname(), pid, started(pid), now + seconds)
+    return Lease(uuid4().hex, socket.gethostname(), pid, started(pid), now + seconds, _boot(), _namespace())
 
 
 def is_dead(lease: Lease, now: float) -> bool:
     """Whether the holder of *lease* can no longer write.
 
-    On this host its process must be gone. A lease of this very process counts while its work goes on: it may be left behind,
-    when the disk was too full to give it back. On another host only the end of the lease tells; a lease that ends in more than
-    a day does not count, or a process whose clock was a year ahead would keep all others waiting for a year. A living one that
-    is taken for dead is fenced.
+    A holder that this process would see must be gone: one with the same host name, boot and PID namespace. A lease of this very
+    process counts while its work goes on: it may be left behind, when the disk was too full to give it back. Of any other holder
+    only the end of the lease tells: containers and machines may have the same host name, and a lease of an earlier release names
+    neither boot nor namespace. A lease that ends in more than a day does not count, or a process whose clock was a year ahead
+    would keep all others waiting for a year. A living one that is taken for dead is fenced.
     """
-    if lease.host != socket.gethostname():
+    if (lease.host, lease.boot, lease.namespace) != (socket.gethostname(), _boot(), _namespace()):
         return not now <= lease.until <= now + LONGEST_LEASE
     if (lease.pid, lease.started) == (os.getpid(), started(os.getpid())):
         return lease.owner not in _at_work
     return not lease.pid or started(lease.pid) != lease.started
+
+
+def _boot() -> str:
+    """Return the id of the boot of this machine, "" where it cannot be read. All containers of a machine have the same."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _namespace() -> str:
+    """Return the PID namespace of this process, "" where it cannot be read: processes of other ones may have the same numbers."""
+    try:
+        return str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        return ""
 
 
 def _exists(pid: int) -> bool:

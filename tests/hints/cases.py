@@ -25,6 +25,7 @@ from materializer.journal.events import Checked
 from materializer.journal.journal import Journal
 from materializer.journal.store import JournalStore
 from materializer.services import processes
+from tests.appending import append
 from tests.grids import make_grid
 from tests.hints.world import DAILY, HOURLY, World
 from tests.services.no_spark import RAW, each, view
@@ -674,6 +675,6 @@ def _retry(world: World, _: pytest.MonkeyPatch) -> None:
 def _conflict(world: World, _: pytest.MonkeyPatch) -> None:
     mine, other, events = Journal(world.root), Journal(world.root), [(world.state().id, Checked({}))]
     with pytest.raises(JournalConflictError) as conflict:
-        mine.transact(lambda _: other.append_leased(events) or events, attempts=3)
+        mine.transact(lambda _: append(other, *events) or events, attempts=3)
     assert "run the same command again" in conflict.value.hint
     assert events == mine.transact(lambda _: events, attempts=3)

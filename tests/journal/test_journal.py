@@ -55,7 +55,7 @@ def files(journal: Journal) -> dict[str, int]:
 
 def die_before_the_journal(checkpoint: str) -> None:
     if checkpoint == "fold_journal":
-        raise InterruptedError
+        raise KeyboardInterrupt
 
 
 def test_cleaning_leaves_one_file_and_the_same_state(journal, no_retention, tmp_path):
@@ -103,7 +103,7 @@ def test_the_history_is_folded_too(journal, no_retention, tmp_path):
     """
     for n in range(WORTH_FOLDING, 2 * WORTH_FOLDING + 2):
         refresh(journal, n)
-        with pytest.raises(InterruptedError):
+        with pytest.raises(KeyboardInterrupt):
             Journal(tmp_path, snapshot_every=1, on_checkpoint=die_before_the_journal).tidy()
         Journal(tmp_path, snapshot_every=1).tidy()
     journal.clean()

@@ -11,6 +11,7 @@ from materializer.journal.events import Defined, Described, SourceIdentity
 from materializer.journal.journal import Journal
 from materializer.journal.probe import StoreProbe
 from materializer.lake import places
+from tests.appending import append
 from tests.servers.proxy import Fault, Proxy
 
 BARS = ("a", Defined("bars", {}, "d1", SourceIdentity("/s", "s"), 0, {}, {}))
@@ -23,9 +24,9 @@ def test_a_store_is_probed_once(bucket: str) -> None:
     """
     journal = Journal(f"{bucket}/lake", snapshot_every=2)
     assert journal.probe() is None
-    journal.append_leased([BARS])
+    append(journal, BARS)
     for n in range(3):
-        journal.append_leased([("a", Described({"n": n}))])
+        append(journal, ("a", Described({"n": n})))
     journal.tidy()
 
     other = Journal(f"{bucket}/lake")
@@ -41,7 +42,7 @@ def test_a_store_that_lies_is_refused(bucket: str, proxy: Proxy) -> None:
     """
     proxy.set(LIES)
     with pytest.raises(NoCompareAndSwapError, match="lets several writers make the same file"):
-        Journal(f"{bucket}/lake").append_leased([BARS])
+        append(Journal(f"{bucket}/lake"), BARS)
 
     assert [] == places.files(f"{bucket}/lake")
 
@@ -53,11 +54,11 @@ def test_one_writer_may_use_a_store_that_lies(bucket: str, proxy: Proxy) -> None
     """
     proxy.set(LIES)
     with pytest.raises(NoCompareAndSwapError) as caught:
-        Journal(f"{bucket}/lake").append_leased([BARS])
+        append(Journal(f"{bucket}/lake"), BARS)
     assert "single_writer" in caught.value.hint
-    Journal(f"{bucket}/lake", single_writer=True).append_leased([BARS])
+    append(Journal(f"{bucket}/lake", single_writer=True), BARS)
     journal = Journal(f"{bucket}/lake")
-    journal.append_leased([("a", Described({"n": 1}))])
+    append(journal, ("a", Described({"n": 1})))
 
     assert StoreProbe(is_safe=False, single_writer=True) == journal.probe()
 
@@ -66,12 +67,12 @@ def test_a_lake_that_was_moved_to_a_store_is_probed_there(bucket: str, tmp_path:
     """
     The next commit asks what no commit has asked before.
     """
-    Journal(tmp_path).append_leased([BARS])
+    append(Journal(tmp_path), BARS)
     for file in places.files(str(tmp_path)):
         places.copy(f"{tmp_path}/{file.name}", f"{bucket}/lake/{file.name}")
     journal = Journal(f"{bucket}/lake")
     assert journal.probe() is None
-    journal.append_leased([("a", Described({"n": 1}))])
+    append(journal, ("a", Described({"n": 1})))
 
     assert StoreProbe(is_safe=True) == journal.probe()
     assert Journal(tmp_path).probe() is None
@@ -83,7 +84,7 @@ def test_a_commit_whose_answer_was_lost_is_recognised(bucket: str, proxy: Proxy,
     The journal has each event once, whatever becomes of the answers to its commits, and nobody is told of a conflict.
     """
     journal = Journal(f"{bucket}/lake", snapshot_every=4)
-    journal.append_leased([BARS])
+    append(journal, BARS)
     for n in range(6):
         proxy.set(Fault(fault, "PUT IF", "_delta_log"))  # type: ignore[arg-type]
         view = journal.view()

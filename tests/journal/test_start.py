@@ -18,6 +18,7 @@ from materializer.journal.journal import Journal
 from materializer.journal.ports import JournalSnapshot
 from materializer.journal.store import JournalStore
 from materializer.lake import places
+from tests.appending import append
 from tests.servers.proxy import Fault, Proxy, by_kind
 
 BARS = ("a", Defined("bars", {}, "d1", SourceIdentity("/s", "s"), 0, {}, {}))
@@ -48,9 +49,9 @@ def content(folder: str) -> dict[str, bytes]:
 def journal(bucket: str) -> Journal:
     """A journal with three commits and what its new processes start from."""
     journal = Journal(f"{bucket}/lake")
-    journal.append_leased([BARS])
+    append(journal, BARS)
     for n in range(2):
-        journal.append_leased([("a", Described({"n": n}))])
+        append(journal, ("a", Described({"n": n})))
     journal.tidy()
     return journal
 
@@ -66,7 +67,7 @@ def test_a_new_process_asks_for_one_file_and_one_listing(bucket: str, proxy: Pro
     """
     with proxy.counted() as shared:
         assert {"n": 1} == spec(bucket)
-    journal.append_leased([("a", Described({"n": 2}))])
+    append(journal, ("a", Described({"n": 2})))
     with proxy.counted() as behind:
         assert {"n": 2} == spec(bucket)
 
@@ -79,7 +80,7 @@ def test_a_path_has_no_such_file(tmp_path: object) -> None:
     There reading the log takes less time.
     """
     journal = Journal(f"{tmp_path}/lake")
-    journal.append_leased([BARS])
+    append(journal, BARS)
     journal.tidy()
 
     assert not places.exists(f"{tmp_path}/lake/{START}")
@@ -90,7 +91,7 @@ def test_what_cannot_be_shared_is_read_from_the_log(bucket: str, proxy: Proxy, j
     A refused put fails no command, and costs the next process no more than the commits since.
     """
     proxy.set(Fault("deny", "PUT", START, times=100))
-    journal.append_leased([("a", Described({"n": 7}))])
+    append(journal, ("a", Described({"n": 7})))
     journal.tidy()
     proxy.set()
 

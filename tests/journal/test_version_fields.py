@@ -33,6 +33,7 @@ from materializer.journal.fold import fold
 from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState
 from materializer.journal.version_fields import FIELDS, fields_of, version_of
+from tests.appending import append
 from tests.journal.histories import applied, folded, histories, make_plan
 
 OLD = Defined("bars", {"time_type": "date"}, "d1", SourceIdentity("/s", "s"), 0, {}, {"partials": "p", "output": "o"})
@@ -189,7 +190,7 @@ def test_builds_are_no_aggregates_of_the_lake(tmp_path: Any) -> None:
     journal = Journal(tmp_path, snapshot_every=1)
     journal.append(-1, "a1", [OLD])
     build = version_of(replace(folded(OLD), data_version="d2"))
-    journal.append_leased([("b1", BuildStarted("bars", "a1", build, 0)), ("a1", Described({"x": 1}))])
+    append(journal, ("b1", BuildStarted("bars", "a1", build, 0)), ("a1", Described({"x": 1})))
     for _ in range(2):
         view = journal.view()
         assert ["a1"] == list(view.states)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,7 +20,8 @@ from hypothesis import strategies as st
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.instants import HOUR
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
-from materializer.lake.local_read import read_small_changes, read_small_rows
+from materializer.errors import StorageError
+from materializer.lake.local_read import read_rows_of_keys, read_small_changes, read_small_rows
 from materializer.lake.reads import Reader, SharedReads
 from materializer.lake.rows import size_of
 from materializer.lake.span_rows import rows_of_spans
@@ -25,6 +30,7 @@ from tests.model.strategies import span_sets
 
 FIRST = datetime(2024, 1, 1, tzinfo=UTC)
 START = int(FIRST.timestamp()) * 1_000_000
+NOBODY = 65534
 EVERYTHING = SpanSet.of(Span(NEG_INF, POS_INF))
 
 
@@ -256,3 +262,43 @@ def test_a_column_that_cannot_be_read_harms_no_other(tmp_path: Path) -> None:
         assert found is not None
         assert [0, 1, 2] == found["v"].to_pylist()
         assert read(tmp_path, columns=("w",)) is None
+
+
+@contextmanager
+def without_rights(file: Path) -> Iterator[None]:
+    """Refuse to this process, even to root, to read a file during the block."""
+    is_root, mode = os.geteuid() == 0, file.stat().st_mode
+    file.chmod(0)
+    try:
+        if is_root:
+            os.seteuid(NOBODY)
+        yield
+    finally:
+        if is_root:
+            os.seteuid(0)
+        file.chmod(mode)
+
+
+@pytest.mark.parametrize("many", [1, 2], ids=["alone", "in a block"])
+def test_what_the_disk_refuses_is_not_left_to_spark(many: int) -> None:
+    """
+    Spark could not read it either, and would only say so later; a file that is no Parquet is left to it.
+    """
+    with TemporaryDirectory() as folder, SharedReads().together([Reader(n, folder, ["v"]) for n in "ab"[:many]]):
+        Path(folder).chmod(0o755)
+        write_deltalake(folder, rows(range(3)), configuration={"delta.enableChangeDataFeed": "true"})
+        [part] = Path(folder).glob("*.parquet")
+        keys = {"time": "ts", "time_type": TimeType.TIMESTAMP, "max_rows": 9, "max_bytes": 1 << 20, "max_opened": 9}
+        with without_rights(part):
+            for reading in (
+                lambda: read(Path(folder)),
+                lambda: read_small_changes(folder, -1, 0, ["v"], max_rows=9, max_bytes=1 << 20),
+                lambda: read_rows_of_keys(folder, 0, ["v"], EVERYTHING, [(1,)], ["v"], **keys),
+            ):
+                with pytest.raises(StorageError) as caught:
+                    reading()
+                assert ("storage.failed", 74) == (caught.value.code, caught.value.exit_status)
+        part.write_bytes(b"no Parquet" * 100)
+        assert read(Path(folder)) is None
+        part.unlink()
+        assert read(Path(folder)) is None

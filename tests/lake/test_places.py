@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import resource
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
@@ -329,3 +330,24 @@ def test_secrets_are_removed_from_texts(monkeypatch: pytest.MonkeyPatch) -> None
         store_settings.configure({})
 
     assert "eu-west-1 *** *** https://x/y?sv=1&sig=***&se=2" == text
+
+
+def test_a_thread_that_writes_a_file_leaves_those_of_other_threads_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Before one call puts its content in place, another call writes the same file: both succeed, and nothing is left over.
+    """
+    file, exchange = str(tmp_path / "catalog.json"), os.replace
+
+    def late(source: str, target: str) -> None:
+        monkeypatch.setattr(os, "replace", exchange)
+        places.put(file, b"another")
+        assert b"another" == places.read(file)
+        exchange(source, target)
+
+    monkeypatch.setattr(os, "replace", late)
+    places.put(file, b"one")
+
+    assert b"one" == places.read(file)
+    assert ["catalog.json"] == [p.name for p in tmp_path.iterdir()]

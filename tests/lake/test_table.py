@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import time
+import weakref
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -51,6 +53,20 @@ def test_a_recreated_table_is_another_one(trades) -> None:
 
     assert 0 == folder.head().version == old.version
     assert new.id == folder.head().table_id != old.table_id
+
+
+def test_tables_that_nobody_uses_are_forgotten_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Of many tables a process keeps those that it asked for last. Whoever uses one keeps it, and all get the same object.
+    """
+    monkeypatch.setattr("materializer.lake.table.MOST_KEPT", 3)
+    used = DeltaFolder.at("/nowhere/used")
+    known = [weakref.ref(DeltaFolder.at(f"/nowhere/{n}")) for n in range(5)]
+    gc.collect()
+
+    assert [None, None] == [ref() for ref in known[:2]]
+    assert all(ref() is DeltaFolder.at(f"/nowhere/{n}") for n, ref in enumerate(known) if n >= 2)
+    assert used is DeltaFolder.at("/nowhere/used")
 
 
 def test_what_another_process_noted_holds_as_long_as_the_commit_is_the_same(trades) -> None:

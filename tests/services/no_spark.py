@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from materializer.adapters.great_expectations import auditor
-from materializer.adapters.memory.store import memory_stores
+from materializer.adapters.memory.store import MemoryStore, memory_stores
 from materializer.api import Materializer
 from materializer.config import Config
 from materializer.core.aggregates.decompose import decompose
@@ -26,6 +27,7 @@ from materializer.services.activity import Listeners
 from materializer.services.commit import lake as commit
 from materializer.services.definitions.changes import DefinitionChange
 from materializer.spark.run.executor import Executor
+from tests.appending import append
 
 _OF_RESULTS = {"is_final": "boolean", "is_shown": "boolean", "revision": "int"}
 BY_ROWS = Config(price_tie_ms=60_000)
@@ -112,14 +114,25 @@ class Lake:
     Args:
         root: Its folder.
         engine: What stands for Spark.
+        stores: Returns the stores of its journal, which are in memory by default.
+        config: Its settings.
     """
 
-    def __init__(self, root: Path, engine: NoSpark | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        engine: NoSpark | None = None,
+        stores: Callable[[str], MemoryStore] | None = None,
+        config: Config = BY_ROWS,
+    ) -> None:
         self.root = root
         DeltaTable.create(str(root / "raw"), RAW, configuration={"delta.enableChangeDataFeed": "true"})
         executor = Executor(Config(), None, {}, started=engine or NoSpark())  # type: ignore[arg-type]
-        journal = Journal(root, stores=memory_stores())
-        self.wired = commit.Lake(str(root), journal, BY_ROWS, executor.engine, lambda: auditor)
+        journal = Journal(root, stores=stores or memory_stores())
+        self.at: dict[str, Callable[[], object]] = {}  # what happens once before a step, by its name
+        self.wired = commit.Lake(
+            str(root), journal, config, executor.engine, lambda: auditor, lambda step: self.at.pop(step, lambda: None)()
+        )
         self.opened = Opened(self.wired, executor)
 
     def add(self, *rows: tuple[int, int]) -> None:
@@ -144,19 +157,19 @@ class Lake:
 
     def put(self, state: AggregateState) -> None:
         """Let the journal know an aggregate as it is given, as a history might have left it."""
-        self.opened.journal.append_leased([(state.id, Snapshot(as_json(state)))])
+        append(self.opened.journal, (state.id, Snapshot(as_json(state))))
 
     def materialise(self, *names: str) -> None:
         """Tell the journal that something of an aggregate was published."""
         for name in names:
             state = self.state(name)
             told = Repaired(1, state.data_version, state.tables, "a test", is_everything_dirty=True, threshold=10**15)
-            self.opened.journal.append_leased([(state.id, told)])
+            append(self.opened.journal, (state.id, told))
 
     def filled(self, name: str, end: int) -> None:
         """Tell the journal where the bucket of the source's newest row ends."""
         state = self.state(name)
-        self.opened.journal.append_leased([(state.id, Captured(state.cursor, (), extent_end=end))])
+        append(self.opened.journal, (state.id, Captured(state.cursor, (), extent_end=end)))
 
     @property
     def names(self) -> list[str]:
@@ -175,8 +188,9 @@ class LocalLake(Lake):
         size: int = 1 << 20,
         config: Config | None = None,
         engine: NoSpark | None = None,
+        stores: Callable[[str], MemoryStore] | None = None,
     ) -> None:
-        super().__init__(root, engine)
+        super().__init__(root, engine, stores)
         local = LocalExecutor(rows, size)
         self.wired = replace(self.wired, config=config or self.wired.config, local=local)
         self.opened = Opened(self.wired, Executor(Config(), None, {}, started=engine or NoSpark()))  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 
+from materializer.core.codec import as_json, from_json
 from materializer.journal.events import Lease
 from materializer.services import processes
 
@@ -40,6 +41,32 @@ def test_a_lease_of_another_host_holds_until_its_end() -> None:
         assert [False, False, False, True, True] == [processes.is_dead(lease, now) for now in ends]
 
 
+@pytest.mark.parametrize(
+    "other",
+    [{"namespace": "pid:[1]"}, {"boot": "another"}, {"namespace": "", "boot": ""}],
+    ids=["container", "machine", "earlier release"],
+)
+def test_a_host_name_alone_tells_nothing(other: dict[str, str]) -> None:
+    """
+    A container or a machine may have the name of this one. Its processes have numbers of their own, so the end of the lease decides.
+    """
+    theirs = replace(MINE, pid=gone(), started=1, **other)  # type: ignore[arg-type]
+    assert "" not in (MINE.boot, MINE.namespace)
+
+    assert [False, False, True] == [processes.is_dead(theirs, now) for now in (NOW, theirs.until, theirs.until + 0.001)]
+
+
+def test_a_lease_of_an_earlier_release_is_read() -> None:
+    """
+    It has neither boot nor namespace, and they are not written where they are not known.
+    """
+    old = replace(MINE, boot="", namespace="")
+
+    assert {"owner", "host", "pid", "started", "until"} == set(as_json(old))
+    assert old == from_json(Lease, as_json(old))
+    assert MINE == from_json(Lease, as_json(MINE))
+
+
 def test_a_lease_that_ends_in_more_than_a_day_does_not_count() -> None:
     """
     The clock that wrote it is wrong, or the one that reads it; its holder would keep all others waiting.
@@ -65,7 +92,7 @@ def test_a_lease_of_this_host_is_judged_by_its_process() -> None:
     parent = os.getppid()
     began = processes.started(parent)
     for pid, started, is_dead in [(parent, began, False), (gone(), 1, True), (0, 0, True), (parent, began - 1, True)]:
-        lease = Lease("o", socket.gethostname(), pid, started, NOW)
+        lease = replace(MINE, owner="o", pid=pid, started=started, until=NOW)
         assert [is_dead] * 2 == [processes.is_dead(lease, now) for now in (NOW - 1, NOW + 1)]
 
 

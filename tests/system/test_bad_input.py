@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,7 +27,7 @@ from materializer.api import Materializer
 from materializer.config import Config
 from materializer.core.language.define import define
 from materializer.errors import DefinitionError, MaterializerError
-from materializer.journal.events import Lease, LeaseTaken
+from materializer.journal.events import LeaseTaken
 from materializer.journal.row_files import SCHEMA as JOURNAL
 from materializer.services import processes
 from tests.system.builders import MEASURES, SCHEMA, Site, at
@@ -440,7 +440,7 @@ def lease_held(broken):
     process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     broken.held.append(process)
     mine = processes.new_lease(time.time(), 600)
-    lease = Lease("somebody", mine.host, process.pid, processes.started(process.pid), mine.until)
+    lease = replace(mine, owner="somebody", pid=process.pid, started=processes.started(process.pid))
     journal = broken.opened().journal
     view = journal.view()
     journal.append(view.version, view.named("hourly").id, [LeaseTaken(lease)])

@@ -29,6 +29,7 @@ from materializer.journal.events import Lease, LeaseTaken
 from materializer.lake.write import copying
 from materializer.services import processes
 from materializer.services.definitions.changes import Reads, ReusedPartials
+from tests.appending import append
 from tests.system import verifying
 from tests.system.builders import HOURLY, MEASURES, Site, spark_is_slow
 
@@ -259,7 +260,7 @@ def test_a_build_that_somebody_works_on_is_left_alone(refreshed: Site, tmp_path:
     refreshed.lake.backup(tmp_path / "backup")
     journal = refreshed.lake.journal
     [build] = [s for s in journal.view().all.values() if s.builds]
-    journal.append_leased([(build.id, LeaseTaken(Lease("other", "elsewhere", 1, 1, time.time() + 60)))])
+    append(journal, (build.id, LeaseTaken(Lease("other", "elsewhere", 1, 1, time.time() + 60))))
 
     for refused in (
         lambda: refreshed.lake.switch("hourly"),

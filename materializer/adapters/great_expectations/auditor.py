@@ -22,7 +22,7 @@ from materializer.core.quality.catalog import Domain
 from materializer.core.quality.failing import Failing, FailingRow
 from materializer.core.quality.suite import Expectation, Suite
 from materializer.core.quality.verdict import Auditor, Finding
-from materializer.errors import DefinitionError, Problem, QualityLibraryMissingError
+from materializer.errors import NOTHING, DefinitionError, Problem, QualityLibraryMissingError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -121,7 +121,9 @@ def _library() -> Any:
             import great_expectations  # noqa: PLC0415 - an extra, and slow to import
             import great_expectations.checkpoint  # noqa: PLC0415 - an extra, and slow to import
     except ImportError as exc:
-        raise QualityLibraryMissingError(f"Great Expectations is needed and cannot be imported: {exc}") from exc
+        raise QualityLibraryMissingError(
+            f"Great Expectations is needed and cannot be imported: {exc}", wrote=NOTHING
+        ) from exc
     return great_expectations
 
 

@@ -32,11 +32,12 @@ from materializer.journal.state import AggregateState
 from materializer.services.protocol.decision import Decision
 from materializer.services.protocol.process import Audit, CommitsGoneError, OwnTableHead, Ports, Which
 
+_OPEN: Final = "what it wrote is finished or undone by the next command"
 FAILURES: Final = {
     "compute": DataError("the rows fail"),
     "audit": DataError("the gate refuses"),
-    "write": StorageError("the disk is full"),
-    "answer": StorageError("the answer was lost"),
+    "write": StorageError("the disk is full", wrote=_OPEN),
+    "answer": StorageError("the answer was lost", wrote=_OPEN),
 }
 """One object for each failure, because a process that carries it has to stay comparable."""
 

@@ -76,7 +76,7 @@ def write(pages: Pages, out: str | Path) -> Path:
             f"'{out}' has other files, which a report does not mix with", hint="name an empty folder, or a new one"
         )
     first, every = pages.every()
-    with translated(str(out), "writing"):
+    with translated(str(out), "writing", wrote="some files of the report may be written"):
         (out / "data").mkdir(parents=True, exist_ok=True)
         for name in ASSETS:
             _put(out / name, asset(name))

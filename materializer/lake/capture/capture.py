@@ -31,8 +31,9 @@ from materializer.lake.capture.feed import FeedUnreadableError, read_feed
 from materializer.lake.capture.result import CapturedPiece, CaptureResult, NeedsSpark, Rung, Segment, VersionCount
 from materializer.lake.capture.worth import FeedSize, WhyNotRead, by_worth
 from materializer.lake.extent import time_column as column_of
+from materializer.lake.features import is_typed_by_others
 from materializer.lake.log import Commit, Metadata
-from materializer.lake.table import DeltaFolder, is_typed_by_others, open_table
+from materializer.lake.table import DeltaFolder, open_table
 from materializer.lake.types import columns_of
 
 __all__ = [

@@ -26,6 +26,7 @@ from materializer.core.spec.spec import TimeType
 from materializer.core.time.slice_column import SliceColumn
 from materializer.core.time.spans import SpanSet
 from materializer.errors import (
+    NOTHING,
     ForeignTableError,
     LogGapError,
     MaterializerError,
@@ -101,7 +102,7 @@ def create_table(
     """
     if is_begun(path):
         raise ForeignTableError(
-            f"'{path}' holds a table already", hint="move it away, or choose another name", path=path
+            f"'{path}' holds a table already", hint="move it away, or choose another name", path=path, wrote=NOTHING
         )
     shape = schema if isinstance(schema, pa.Schema) else _arrow(schema)
     configuration = {**PROPERTIES, **(properties or {})}
@@ -361,6 +362,7 @@ def fitted(path: str, opened: DeltaTable, table: pa.Table) -> pa.Table:
             f"the table at '{path}' has other columns than the rows that are to be written: {'; '.join(wrong)}",
             hint="run 'materializer repair' on the aggregate that it belongs to",
             path=path,
+            wrote=NOTHING,
         )
     return table.select([name for name, _ in expected])
 

@@ -5,19 +5,21 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from materializer.config import Config
 from materializer.core.refresh.plan import Plan
 from materializer.errors import LeaseLostError, MaterializerError, SparkError
-from materializer.journal.events import Lease
+from materializer.journal.events import Event, Lease
 from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState
+from materializer.journal.view import View
 from materializer.lake.table import one_look
 from materializer.services import processes
 from materializer.services.aggregate import Aggregate
@@ -27,6 +29,8 @@ from materializer.services.protocol import refresh_steps, steps
 from materializer.services.protocol.decision import RunNote
 from materializer.services.protocol.process import At, Process
 from materializer.spark.runtime.jvm import telling
+
+_LOG: Final = logging.getLogger("materializer")
 
 
 class LeasedLake(Protocol):
@@ -55,12 +59,14 @@ class WriteLease:
     Args:
         lake: The lake of the aggregate.
         id: The aggregate's id.
+        name: Its name.
         process: The state of the command in the protocol.
         ports: The ports of the protocol.
     """
 
     lake: LeasedLake
     id: str
+    name: str
     process: Process
     ports: DeltaPorts
 
@@ -68,6 +74,38 @@ class WriteLease:
     def state(self) -> AggregateState:
         """The newest state of the aggregate in the journal."""
         return self.lake.journal.view().named(self.id)
+
+    def append(self, *events: tuple[str, Event]) -> None:
+        """Append events, (id, event), in one commit, after any commits of other processes; raises as :meth:`transact`."""
+        self.transact(lambda _: events)
+
+    def transact(
+        self,
+        decide: Callable[[View], Sequence[tuple[str, Event]]],
+        *,
+        holds: Callable[[View, View], bool] = lambda _before, _now: False,
+    ) -> None:
+        """Append what *decide* returns as :meth:`Journal.transact` does, if the command still has the lease in that very commit.
+
+        Raises:
+            LeaseLostError: If another process has it, or the aggregate is gone; nothing was appended.
+        """
+
+        def refuse_lost(view: View) -> None:
+            lease = view.living(self.id, self.name).lease
+            if lease is None or lease.owner != self.process.lease.owner:
+                msg = f"the lease of '{self.name}' was taken over while this process worked"
+                raise LeaseLostError(msg, wrote="what it did last is not in the journal; what it did before stays")
+
+        def checked(view: View) -> Sequence[tuple[str, Event]]:
+            refuse_lost(view)
+            return decide(view)
+
+        def still_holds(before: View, now: View) -> bool:
+            refuse_lost(now)
+            return holds(before, now)
+
+        self.lake.journal.transact(checked, holds=still_holds)
 
     def recover(self) -> None:
         """End the refresh that a dead process left open.
@@ -91,7 +129,7 @@ def leased(lake: LeasedLake, state: AggregateState) -> Iterator[WriteLease]:
     with _renewing(lake, process.lease, ports):
         lake.on_checkpoint(process.at.value)
         process = steps.advance(process, ports)
-        yield WriteLease(lake, state.id, process, ports)
+        yield WriteLease(lake, state.id, state.name, process, ports)
         try:
             if state.id in lake.journal.view().all:
                 refresh_steps.release(process, ports)
@@ -159,15 +197,16 @@ def _ports_now(lake: LeasedLake, process: Process, ports: DeltaPorts, closing: E
 
 @contextmanager
 def _renewing(lake: LeasedLake, lease: Lease, ports: DeltaPorts) -> Iterator[None]:
-    """Renew the lease during the block, and give it back if the block fails."""
+    """Renew the lease during the block until another process has it, and give it back if the block fails."""
     stopped = threading.Event()
 
     def renew() -> None:
         while not stopped.wait(lake.config.lease_seconds / 3):
             try:
-                ports.renew(lease)
-            except MaterializerError:
-                return
+                if not ports.renew(lease):
+                    return
+            except Exception as exc:  # noqa: BLE001 - only a lost lease ends this thread, or the lease of a living process runs out
+                _LOG.warning("a lease could not be renewed, which is tried again: %s", exc)
 
     thread = threading.Thread(target=renew, name="materializer-lease", daemon=True)
     thread.start()

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +24,7 @@ from materializer.core.time.windows import spans_text
 from materializer.errors import (
     DataError,
     JournalConflictError,
+    LeaseLostError,
     MaterializerError,
     NotLocalError,
     TablesAheadError,
@@ -118,15 +118,19 @@ class DeltaPorts(SwitchTables):
         """See :class:`Ports`."""
         return processes.is_dead(lease, time.time())
 
-    def renew(self, lease: Lease) -> None:
-        """Append that the process still works; try again after another commit came first."""
+    def renew(self, lease: Lease) -> bool:
+        """Append that the process still works, and return whether it has the lease; try again after another commit came first."""
 
         def decide(seen: tuple[int, AggregateState]) -> list[Event]:
             is_ours = seen[1].lease is not None and seen[1].lease.owner == lease.owner
             return [LeaseRenewed(lease.owner, time.time() + self._config.lease_seconds)] if is_ours else []
 
-        with suppress(JournalConflictError):
-            transact(self.read, decide, lambda seen, events: self.append(seen[0], events), attempts=20)
+        try:
+            return bool(transact(self.read, decide, lambda seen, events: self.append(seen[0], events), attempts=20))
+        except JournalConflictError:
+            return True
+        except LeaseLostError:
+            return False
 
     # -- tables ----------------------------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from materializer.core.quality.library import Library
 from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.spans import NEG_INF
 from materializer.errors import (
+    NOTHING,
     AmbiguousNameError,
     CatalogManagedError,
     DefinitionError,
@@ -44,7 +45,7 @@ from materializer.services.definitions.batch import Awaited, Batch
 from materializer.services.definitions.changes import CheckedDefinition, DefinitionChange, Reads, ReusedPartials
 from materializer.services.definitions.refusals import refuse_policies
 from materializer.services.definitions.sources import named_in, resolve_source
-from materializer.services.definitions.tables import create_tables, schemas_of
+from materializer.services.definitions.tables import create_tables, schemas_of, was_dropped
 
 if TYPE_CHECKING:
     from materializer.spark.run.spark import Spark
@@ -57,6 +58,9 @@ class LeasedAggregate(Protocol):
     def state(self) -> AggregateState:
         """The aggregate, as the journal knows it now."""
         ...
+
+    def append(self, *events: tuple[str, Event]) -> None:
+        """Append events, (id, event), in one commit, if the lease was not lost meanwhile."""
 
 
 Leases: TypeAlias = Callable[[str], AbstractContextManager[LeasedAggregate]]
@@ -163,8 +167,8 @@ class Definitions:
             case "new":
                 self._create(prepared)
             case "metadata":
-                with lease(prepared.spec.name):
-                    self._describe(prepared)
+                with lease(prepared.spec.name) as leased:
+                    self._describe(leased, prepared)
         return prepared.change
 
     def edit_properties(
@@ -190,7 +194,7 @@ class Definitions:
                 if build is not None:  # or what is said of the old version would be forgotten with it
                     with suppress(MaterializerError):  # the next version may say so already
                         versions.append(self._edited(build, edit))
-                self._describe(*versions)
+                self._describe(leased, *versions)
         return prepared.change
 
     def _edited(
@@ -243,12 +247,14 @@ class Definitions:
         refuse_policies(resolved, schemas)
         applied = AggregateSpec.from_json(existing.spec).suites if existing else ()
         checked = replace(analysed.spec, suites=self._suites(analysed.spec, schemas, folder, applied))
+        parent = lineage.parent_of(source.path, self._root, batch.states)
+        reads = "" if parent is None else parent.name
         if existing is None:
             change = DefinitionChange(spec.name, "new", (), source.path, version)
-            return CheckedDefinition(change, checked, source, schemas, None)
+            return CheckedDefinition(change, checked, source, schemas, None, reads=reads)
         change = self._changed(existing, checked, source, schemas, version)
         what = "switched" if existing.threshold == NEG_INF else "started" if build is None else "replaced"
-        return CheckedDefinition(replace(change, next=what), checked, source, schemas, existing, build)
+        return CheckedDefinition(replace(change, next=what), checked, source, schemas, existing, build, reads)
 
     def _rolled_up(
         self, spec: AggregateSpec, source: SourceIdentity, batch: Batch
@@ -337,22 +343,26 @@ class Definitions:
             try:
                 places.make_new_folder(folder)  # of two processes one makes it, and only that one may remove it again
             except FileExistsError:
-                raise ForeignTableError(
-                    f"the folder {folder} exists, but no aggregate '{spec.name}' is known to this lake",
-                    hint="take it over with 'materializer repair --definitions FILE' (its journal was lost, or an apply was "
-                    "interrupted), move or remove it, or choose another name",
-                ) from None
+                hint = (
+                    "take it over with 'materializer repair --definitions FILE' (its journal was lost, or an apply was "
+                )
+                hint += "interrupted), move or remove it, or choose another name"
+                if was_dropped(self._root, spec.name, self._journal.view()):
+                    hint = f"run 'materializer drop {spec.name} --yes' again: a drop was interrupted"
+                msg = f"the folder {folder} exists, but no aggregate '{spec.name}' is known to this lake"
+                raise ForeignTableError(msg, hint=hint, wrote=NOTHING) from None
         try:
             defined = self._defined(prepared, data_version, aggregate_id)
             self._checkpoint("apply_journal")
-            self._make_known(defined, aggregate_id)
+            self._make_known(prepared, defined, aggregate_id)
         except MaterializerError:
             if aggregate_id not in self._journal.view().all:  # or it could not be applied again
                 places.delete_folder(folder, ignore_errors=True)
             raise
 
-    def _make_known(self, defined: Defined, aggregate_id: str) -> None:
+    def _make_known(self, prepared: CheckedDefinition, defined: Defined, aggregate_id: str) -> None:
         def decide(view: View) -> list[tuple[str, Event]]:
+            prepared.refuse_orphan(view)
             if by_name(view.states, defined.name) is not None:
                 message = f"{defined.name}: an aggregate of that name was created a moment ago by another process"
                 raise DefinitionError([Problem("definition.name-taken", message, "")])
@@ -369,11 +379,10 @@ class Definitions:
         version = prepared.change.source_version
         return Defined(spec.name, spec.as_json(), data_version, prepared.source, version, schemas, tables)
 
-    def _describe(self, *versions: CheckedDefinition) -> None:
+    def _describe(self, leased: LeasedAggregate, *versions: CheckedDefinition) -> None:
         """Tell the journal, in one commit, what is said of an aggregate, of its next version too where that is given."""
         self._checkpoint("describe")
-        events = [(p.existing.id, _described(p, p.existing)) for p in versions if p.existing is not None]
-        self._journal.append_leased(events)
+        leased.append(*((p.existing.id, _described(p, p.existing)) for p in versions if p.existing is not None))
         self._checkpoint("described")
 
 

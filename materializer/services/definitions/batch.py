@@ -15,7 +15,8 @@ from materializer.journal.events import SourceIdentity
 from materializer.journal.state import AggregateState, by_name
 from materializer.journal.view import View
 from materializer.lake import places
-from materializer.lake.table import TableFeatures, TableHead
+from materializer.lake.features import TableFeatures
+from materializer.lake.table import TableHead
 from materializer.lake.types import schema_of
 from materializer.services.aggregate import output_path
 from materializer.services.definitions import lineage

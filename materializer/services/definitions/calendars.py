@@ -20,7 +20,7 @@ from materializer.core.spec.spec import AggregateSpec
 from materializer.core.sql.functions import nearest
 from materializer.core.time.spans import NEG_INF
 from materializer.core.time.trading_days import DAYS, agree, calendar_from_sessions
-from materializer.errors import CalendarLibraryMissingError, DefinitionError, MaterializerError, Problem
+from materializer.errors import NOTHING, CalendarLibraryMissingError, DefinitionError, MaterializerError, Problem
 from materializer.journal.events import SourceIdentity
 from materializer.lake.trading_sessions import trading_sessions
 from materializer.services.definitions.sources import named_in
@@ -96,7 +96,7 @@ def _of_exchange(name: str, start: str | None, end: str | None) -> tuple[int, li
             import exchange_calendars as library  # noqa: PLC0415 - an extra, and slow to import
         except ImportError as exc:
             message = f"the calendar exchange:{name} needs exchange_calendars, which cannot be imported: {exc}"
-            raise CalendarLibraryMissingError(message) from exc
+            raise CalendarLibraryMissingError(message, wrote=NOTHING) from exc
         try:
             known = library.get_calendar_names()
             if name not in known:

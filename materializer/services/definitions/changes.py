@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from materializer.core.spec.spec import AggregateSpec
+from materializer.errors import RetryableError
 from materializer.journal.events import SourceIdentity
-from materializer.journal.state import AggregateState
+from materializer.journal.state import AggregateState, by_name
+from materializer.journal.view import View
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,7 @@ class CheckedDefinition:
         schemas: Column names and Spark types of ``partials`` and ``output``.
         existing: The aggregate that has its name, if there is one.
         build: The next version that is being built beside that.
+        reads: Name of the aggregate of this lake that it reads, "" if it reads another table.
     """
 
     change: DefinitionChange
@@ -89,3 +92,10 @@ class CheckedDefinition:
     schemas: dict[str, Any]
     existing: AggregateState | None
     build: AggregateState | None = None
+    reads: str = ""
+
+    def refuse_orphan(self, view: View) -> None:
+        """Raise RetryableError when the aggregate that it reads was dropped since it was checked."""
+        if self.reads and by_name(view.states, self.reads) is None:
+            msg = f"'{self.reads}', which '{self.spec.name}' reads, was dropped a moment ago"
+            raise RetryableError(msg, hint="look with 'materializer status' what there is to read")

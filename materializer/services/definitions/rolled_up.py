@@ -14,7 +14,7 @@ from materializer.core.aggregates.rollup import is_rollup
 from materializer.core.compiled.rolled_up import over_partials
 from materializer.core.quality.canaries import COUNT
 from materializer.core.spec.spec import AggregateSpec
-from materializer.errors import DefinitionError, MaterializerError, Problem, RollupChangedError
+from materializer.errors import NOTHING, DefinitionError, MaterializerError, Problem, RollupChangedError
 from materializer.journal.events import ParentSwitched, SourceIdentity
 from materializer.journal.state import AggregateState, States
 from materializer.lake import places
@@ -119,7 +119,7 @@ def parents_of(state: AggregateState, root: str, states: States) -> list[Aggrega
         parent = parent_of(at.source.path, root, states)
         if parent is None:
             msg = f"the aggregate that '{at.name}' rolls up is gone"
-            raise MaterializerError(msg, hint=f"apply the definition of '{at.name}' again")
+            raise MaterializerError(msg, hint=f"apply the definition of '{at.name}' again", wrote=NOTHING)
         found.append(parent)
         at = parent
     return found

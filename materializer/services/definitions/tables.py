@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final
 
 from materializer.core.compiled.definition import SLICE, key_column
 from materializer.core.spec.spec import AggregateSpec
-from materializer.journal.state import AggregateState
+from materializer.errors import NOTHING, MaterializerError
+from materializer.journal.journal import Journal
+from materializer.journal.state import AggregateState, by_name
+from materializer.journal.view import View
 from materializer.lake import places
 from materializer.lake.failures import translated
 from materializer.lake.table import DeltaFolder
 from materializer.lake.write.commit import create_table
+
+_MARK: Final = "_dropped"
+"""File in the folder of an aggregate, with its id: the aggregate is being dropped, or was."""
 
 if TYPE_CHECKING:
     from materializer.spark.describe.analyse import Analysed
@@ -37,14 +44,53 @@ def create_tables(
     return {which: DeltaFolder.at(paths[which]).head().table_id for which in names}
 
 
-def remove_tables(root: str, state: AggregateState) -> None:
-    """Remove the tables of an aggregate; what is missing already is not an error.
+@contextmanager
+def dropping(root: str, state: AggregateState, journal: Journal) -> Iterator[None]:
+    """Mark the folder of an aggregate while the block drops it from the journal; it stays marked if that happened.
+
+    By the mark :func:`was_dropped` tells folders that a dead process left from tables whose journal was lost.
+    """
+    folder = f"{root}/{state.name}"
+    mark = f"{folder}/{_MARK}"
+    with translated(folder, "dropping", wrote=NOTHING):
+        if places.is_folder(folder):
+            places.put(mark, state.id.encode())
+    try:
+        yield
+    except MaterializerError:
+        with suppress(OSError, MaterializerError):
+            if state.id in journal.view().all:
+                places.delete(mark)
+        raise
+
+
+def was_dropped(root: str, name: str, view: View) -> bool:
+    """Whether the folder of this name was left by a drop that died after the journal had forgotten the aggregate."""
+    if by_name(view.states, name) is not None or view.broken_named(name) is not None or name not in places.names(root):
+        return False
+    try:
+        aggregate_id = places.read(f"{root}/{name}/{_MARK}").decode()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return aggregate_id not in view.all and aggregate_id not in view.broken
+
+
+def remove(root: str, name: str) -> None:
+    """Remove the folder of an aggregate that was dropped, its mark last; what is missing already is not an error.
 
     Raises:
         StorageError: If something cannot be removed.
     """
-    folder = f"{root}/{state.name}"
-    with translated(folder, "removing", wrote=f"'{state.name}' is not dropped, but some of its files may be gone"):
-        places.delete_folder(folder, ignore_errors=True)  # whatever another process removes meanwhile
-        if places.is_folder(folder):
-            places.delete_folder(folder)
+    folder = f"{root}/{name}"
+    wrote = f"'{name}' is dropped, but some of its files are still there; the same command removes them"
+    with translated(folder, "removing", wrote=wrote):
+        for entry in sorted(places.entries(folder), key=lambda e: e.name == _MARK):
+            place = f"{folder}/{entry.name}"
+            if entry.is_folder:
+                places.delete_folder(place, ignore_errors=True)  # whatever another process removes meanwhile
+                if places.is_folder(place):
+                    places.delete_folder(place)
+            else:
+                with suppress(FileNotFoundError):
+                    places.delete(place)
+        places.delete_if_empty(folder)

@@ -192,8 +192,8 @@ class Expirer:
             self.lake.on_checkpoint("bound")
             return [(state.id, event) for event in events]
 
-        with self.lake.lease(name):
-            self.lake.journal.transact(decide_now, holds=lambda before, now: now.has_basis_of(before, name))
+        with self.lake.lease(name) as lease:
+            lease.transact(decide_now, holds=lambda before, now: now.has_basis_of(before, name))
             self.lake.on_checkpoint("bounded")
         return reports[-1]
 

@@ -37,7 +37,8 @@ from materializer.services.each import each
 from materializer.services.maintenance.orphans import ours
 
 if TYPE_CHECKING:
-    from materializer.services.commit.lake import Lake
+    from materializer.services.commit.lease import WriteLease
+from materializer.services.commit.lake import Lake
 
 WEEK_HOURS: Final = 168.0
 MONTH_HOURS: Final = 720.0
@@ -189,7 +190,7 @@ class Maintainer:
                 )  # before the files are removed that the feed is derived from
                 done = tuple(self._table(leased, table) for table in _tables(self.lake.aggregate(leased)))
                 self._checkpoint("maintain_done")
-                self._record(leased, done, time.perf_counter() - began)
+                self._record(lease, done, time.perf_counter() - began)
         return replace(report, done=done, seconds=time.perf_counter() - began)
 
     def every(
@@ -364,11 +365,10 @@ class Maintainer:
             msg = f"the lease of '{leased.name}' was taken over while it was maintained"
             raise LeaseLostError(msg, wrote="what was done stays; it changes no row")
 
-    def _record(self, leased: AggregateState, done: tuple[TableDone, ...], seconds: float) -> None:
+    def _record(self, lease: WriteLease, done: tuple[TableDone, ...], seconds: float) -> None:
         """Append what was done to the journal. The tables do not depend on this event."""
         report = {"tables": [asdict(d) for d in done], "seconds": round(seconds, 3)}
-        self._check_lease(leased)
-        self.lake.journal.append_leased([(leased.id, Maintained(report))])
+        lease.append((lease.id, Maintained(report)))
 
     def _checkpoint(self, name: str) -> None:
         self.lake.on_checkpoint(name)

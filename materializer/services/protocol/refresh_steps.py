@@ -35,6 +35,7 @@ from typing import TypeAlias
 
 from materializer.core.refresh.plan import Plan, TableBase
 from materializer.errors import (
+    NOTHING,
     ForeignTableError,
     JournalConflictError,
     LeaseHeldError,
@@ -222,6 +223,7 @@ def _check_base(state: AggregateState, plan: Plan, which: Which, base: TableBase
             hint=state.mend,
             found=f"{head.table_id} at {head.version}",
             expected=f"{base.table_id} at {base.version} or later",
+            wrote=NOTHING,
         )
 
 
@@ -332,6 +334,7 @@ def check_heads(state: AggregateState, heads: dict[Which, OwnTableHead]) -> None
                 hint=state.mend,
                 found=head.table_id,
                 expected=state.tables[which],
+                wrote=NOTHING,
             )
         if head.n != state.written_n:
             raise TablesAheadError(
@@ -339,6 +342,7 @@ def check_heads(state: AggregateState, heads: dict[Which, OwnTableHead]) -> None
                 hint=f"one of the two was restored from an old copy: {state.mend}",
                 found=head.n,
                 expected=state.written_n,
+                wrote=NOTHING,
             )
 
 

@@ -17,7 +17,7 @@ from materializer.core.refresh.invalidation import Cause
 from materializer.core.refresh.plan import Estimate, ReadCost
 from materializer.core.time.spans import EVERYTHING, POS_INF, Span, SpanSet
 from materializer.core.time.windows import whole_buckets
-from materializer.errors import ChangeFeedGapError, TablesAheadError, UsageError
+from materializer.errors import NOTHING, ChangeFeedGapError, TablesAheadError, UsageError
 from materializer.journal.events import Invalidated
 from materializer.journal.state import AggregateState
 from materializer.services.commit.lake import Lake
@@ -266,6 +266,7 @@ def _consistent(lake: Lake, name: str) -> tuple[Observation, AggregateState, dic
         hint=f"run 'materializer repair {state.name}'",
         found={str(which): head.n for which, head in heads.items()},
         expected=state.written_n,
+        wrote=NOTHING,
     )
 
 

@@ -33,12 +33,11 @@ class Invalidator:
             FrozenWindowError: If all of it is frozen.
             RetiredWindowError: If no bucket of it is retained.
         """
-        journal = self.lake.journal
         with self.lake.lease(name) as lease:
             state = lease.state
             # rounded again, because a version with other buckets may have been published since
             events = self._events(state, self.lake.aggregate(state).definition.grid.cover(span), reason)
-            journal.append_leased([(state.id, event) for event in events])
+            lease.append(*((state.id, event) for event in events))
         return events[-1].entries[0].span
 
     def _events(self, state: AggregateState, span: Span, reason: str) -> tuple[*tuple[Retired, ...], Invalidated]:

@@ -20,6 +20,7 @@ from materializer.errors import (
     DataError,
     LeaseHeldError,
     MaterializerError,
+    OutputHandlerError,
     ResultTooLargeError,
     SourceDamagedError,
 )
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from materializer.services.commit.lake import Lake, OutputHandler
     from materializer.services.observe.source_deletes import OtherReader
     from materializer.services.protocol.decision import RunNote
+    from materializer.services.protocol.process import Process
 
 Checkpoint = Callable[[str], None]
 
@@ -118,6 +120,28 @@ class Refresher:
             self._deliver(state, handler)
             problem = registration.why_not(self.lake.journal.last_view.named(name))
             return replace(idle, warnings=(problem,) if problem else (), seconds=time.perf_counter() - began)
+        ended: list[Process] = []
+        try:
+            return self._in_runs(name, state, options, handler, on_plan, on_run, ended, was, began)
+        except MaterializerError as exc:
+            if ended and not isinstance(exc, OutputHandlerError):  # which says so itself
+                one = len(ended) == 1
+                exc.follows("a run of it ended and stays" if one else f"{len(ended)} runs of it ended and stay")
+            raise
+
+    def _in_runs(
+        self,
+        name: str,
+        state: AggregateState,
+        options: RefreshOptions,
+        handler: OutputHandler | None,
+        on_plan: Callable[[Plan, RunNote], None],
+        on_run: Callable[[RunDone], None],
+        ended: list[Process],
+        was: int,
+        began: float,
+    ) -> RefreshReport:
+        """Do the runs, each of which is added to *ended* when it is published, and what follows the last one."""
         from materializer.services.commit.lease import run
 
         runs: list[RunDone] = []
@@ -137,15 +161,10 @@ class Refresher:
             except MaterializerError as exc:
                 other = _otherwise(asked, plans, exc)
                 if other is None:
-                    if runs:
-                        exc.follows(
-                            "a run of it ended and stays"
-                            if len(runs) == 1
-                            else f"{len(runs)} runs of it ended and stay"
-                        )
                     raise
                 asked, state = other, self.lake.journal.view().named(name)
                 continue
+            ended += [process] if process.report is not None else []
             state = self.lake.journal.view().named(name)
             recovered += process.recovered
             note = process.note
@@ -168,17 +187,13 @@ class Refresher:
         if rolled_up.moved(state, self.lake.root, self.lake.journal.last_view.states) is None:
             return state
 
-        from materializer.services.protocol import refresh_steps
-
         with self.lake.lease(state.name) as lease:
 
             def decide(view: View) -> list[tuple[str, Event]]:
-                now = view.named(state.name)
-                refresh_steps.check_lease(lease.process, now)
-                event = rolled_up.moved(now, self.lake.root, view.states)
+                event = rolled_up.moved(view.named(state.name), self.lake.root, view.states)
                 return [] if event is None else [(state.id, event)]
 
-            self.lake.journal.transact(decide)
+            lease.transact(decide)
         return self.lake.journal.view().named(state.name)
 
     def _ended(
@@ -197,7 +212,8 @@ class Refresher:
 
         if runs:
             self._follow_newest(name, options.as_of)
-        state = self.lake.journal.tidy().named(name)
+        tidied = self.lake.journal.tidy()
+        state = self.lake.journal.view().named(name)
         if self.lake.aggregate(state).definition.spec.lateness != "recompute" and not state.builds:
             quarantine.follow(state, self.lake.aggregate(state), self.lake.engine)
         problem = registration.why_not(state)
@@ -213,7 +229,7 @@ class Refresher:
             state.null_times,
             time.perf_counter() - began,
             after.reports,
-            (*([problem] if problem else []), *_left_to_spark(runs), *after.warnings),
+            (*([problem] if problem else []), *_left_to_spark(runs), *after.warnings, *tidied),
             state.frozen,
             stuck_spans(state),
             *self._let_go(state, was),
@@ -247,9 +263,9 @@ class Refresher:
 
         with (
             suppress(LeaseHeldError),
-            self.lake.lease(name),
+            self.lake.lease(name) as lease,
         ):  # the process that has the lease moves the boundary itself
-            self.lake.journal.transact(decide, holds=lambda before, now: now.has_basis_of(before, name))
+            lease.transact(decide, holds=lambda before, now: now.has_basis_of(before, name))
 
     def _deliver(self, state: AggregateState, handler: OutputHandler | None) -> None:
         """Bring the change feed and the output handler up to the output, if the definition has them."""

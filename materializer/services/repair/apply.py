@@ -22,6 +22,7 @@ from materializer.core.codec import as_json
 from materializer.core.time.instants import render
 from materializer.core.time.spans import EVERYTHING, NEG_INF, SpanSet
 from materializer.errors import (
+    NOTHING,
     JournalConflictError,
     JournalLostError,
     LeaseHeldError,
@@ -45,6 +46,7 @@ from materializer.services.aggregate import Aggregate, made_for, output_path
 from materializer.services.commit.lake import Lake
 from materializer.services.commit.lease import leased
 from materializer.services.commit.ports import DeltaPorts
+from materializer.services.definitions.tables import was_dropped
 from materializer.services.delivery import registration
 from materializer.services.observe import stored_extent
 from materializer.services.protocol.process import Process
@@ -135,14 +137,14 @@ class Repairer:
     def _refuse_lost(self, name: str) -> None:
         view = self.lake.journal.view()
         if by_name(view.states, name) is None and view.broken_named(name) is None and name in self.lost():
-            raise JournalLostError(f"the journal does not know '{name}', but tables of it are there")
+            raise JournalLostError(f"the journal does not know '{name}', but tables of it are there", wrote=NOTHING)
 
     def lost(self) -> list[str]:
         """Return the names of aggregates whose tables are in the lake, but which the journal does not know."""
         root, view = self.lake.root, self.lake.journal.view()
         known = {s.name.lower() for s in view.states.values()} | {b.name.lower() for b in view.broken.values()}
         unknown = [name for name in sorted(places.names(root)) if name.lower() not in known]
-        return [name for name in unknown if _is_ours(output_path(root, name))]
+        return [n for n in unknown if _is_ours(output_path(root, n)) and not was_dropped(root, n, view)]
 
     def _state(self, name: str) -> tuple[AggregateState, str]:
         """Return the state of an aggregate, and why one of its events cannot be read, "" when all can."""

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from materializer.core.time.spans import Span
-from materializer.errors import JournalError, LeaseHeldError, MaterializerError, UsageError
+from materializer.errors import NOTHING, JournalError, LeaseHeldError, MaterializerError, UsageError
 from materializer.journal.events import Dropped, Event, Frozen, LeaseReleased, LeaseTaken, Registered
 from materializer.journal.journal import Journal
 from materializer.journal.snapshot import Manifest, copy_journal, manifest_of, seal
@@ -201,7 +201,7 @@ class Backups:
         numbers = {s.name: s.written_n for s in view.states.values()}
         if view.broken or (manifest.version, dict(manifest.aggregates)) != (view.version, numbers):
             msg = f"the backup in '{folder}' is not what was copied: version {view.version} of {manifest.version}"
-            raise JournalError(msg, hint="take another backup")
+            raise JournalError(msg, hint="take another backup", wrote=NOTHING)
         return manifest, view
 
     def _current(self) -> tuple[View | None, str]:

@@ -31,6 +31,7 @@ from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.grid import Grid
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import (
+    MaterializerError,
     PolicyExistsError,
     PolicyNowError,
     UnknownPolicyError,
@@ -39,6 +40,7 @@ from materializer.errors import (
 from materializer.journal.events import Event, PolicyRan
 from materializer.journal.state import AggregateState
 from materializer.journal.view import View
+from materializer.services.activity import log
 from materializer.services.aggregate import Aggregate
 from materializer.services.commit.lake import Lake
 from materializer.services.definitions import cron, lineage
@@ -280,7 +282,11 @@ class Policies:
         report = _nothing(state) if window is None else refresh(window, chosen.max_runs)
         if chosen.catch_dirt:
             report = self._caught(chosen, policies, instant, grid, report, refresh)
-        self._record(chosen, instant, instant if has_clock(grid) else clock, report, is_by_clock=now is None)
+        try:
+            self._record(chosen, instant, instant if has_clock(grid) else clock, report, is_by_clock=now is None)
+        except MaterializerError as exc:  # what it refreshed is published; a run that had nothing to do has done that
+            warning = f"that policy '{chosen.name}' ran could not be recorded, so it may be due again: {exc.message} ({exc.code})"
+            report = replace(report, warnings=(*report.warnings, warning))
         return PolicyReport(chosen.name, shown, report)
 
     def _caught(
@@ -313,7 +319,7 @@ class Policies:
             return [(state.id, PolicyRan(policy.name, now, clock, was_ahead))]
 
         if self.lake.journal.transact(decide):
-            self.lake.journal.tidy()
+            log(self.lake.journal.tidy())
 
 
 def _is_ahead(policy: Policy, last: tuple[int, int] | None, clock: int) -> bool:
@@ -380,6 +386,7 @@ def _joined(first: RefreshReport, second: RefreshReport) -> RefreshReport:
         runs=runs,
         recovered=(*first.recovered, *second.recovered),
         seconds=first.seconds + second.seconds,
+        warnings=(*first.warnings, *second.warnings),
         delete=second.delete or first.delete,
         readers=second.readers if second.delete else first.readers,
     )

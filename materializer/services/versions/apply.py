@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from materializer.core.spec.spec import AggregateSpec
 from materializer.errors import CatalogRefusedError, DefinitionError, MaterializerError
+from materializer.services.activity import log
 from materializer.services.definitions.apply import Definitions
 from materializer.services.definitions.changes import CheckedDefinition, DefinitionChange
 from materializer.services.definitions.texts import Given, Texts
@@ -51,7 +52,7 @@ class Applier:
                 exc.follows(f"{', '.join(c.name for c in changes)} {'are' if changes[1:] else 'is'} applied")
             raise
         finally:
-            self.versions.lake.journal.tidy()
+            log(self.versions.lake.journal.tidy())
         self._register(changes)
         return changes
 
@@ -59,7 +60,11 @@ class Applier:
         """Give the outputs the names that the definitions ask for, and take away those that they had before."""
         lake, names = self.versions.lake, dict.fromkeys(change.name for change in changes)
         states = [lake.journal.view().named(name) for name in names]
-        problems = [(s.name, registration.follow(lake, s, asks=True)) for s in states]
+        try:
+            problems = [(s.name, registration.follow(lake, s, asks=True)) for s in states]
+        except MaterializerError as exc:
+            exc.follows("the definitions are applied")
+            raise
         if failed := [f"{name}: {problem}" for name, problem in problems if problem]:
             raise CatalogRefusedError("; ".join(failed), wrote="the definitions are applied")
 

@@ -13,14 +13,16 @@ from materializer.core.refresh.invalidation import InvalidationLog
 from materializer.core.refresh.plan import Lane, Plan, Recompute, TableBase
 from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.spans import EVERYTHING, NEG_INF, SpanSet
-from materializer.errors import TablesAheadError
-from materializer.journal.events import BuildStarted
+from materializer.errors import NOTHING, TablesAheadError
+from materializer.journal.events import BuildStarted, Event
 from materializer.journal.state import AggregateState, Version
 from materializer.journal.version_fields import fields_of, version_of
+from materializer.journal.view import View
 from materializer.lake.table import DeltaFolder
 from materializer.lake.write.copying import copy_rows
 from materializer.services.aggregate import build_path, partials_path
 from materializer.services.commit.lake import Lake
+from materializer.services.commit.lease import WriteLease
 from materializer.services.commit.ports import DeltaPorts
 from materializer.services.definitions.changes import CheckedDefinition
 from materializer.services.definitions.tables import create_tables
@@ -30,7 +32,7 @@ COPIED: Final = 1
 """Refresh number of the tables of a build that begins with a copy of stored partials."""
 
 
-def empty(lake: Lake, state: AggregateState, prepared: CheckedDefinition) -> None:
+def empty(lake: Lake, lease: WriteLease, state: AggregateState, prepared: CheckedDefinition) -> None:
     """Begin a build of a checked definition that computes everything from its source."""
     data_version, build = uuid4().hex, uuid4().hex
     paths = {
@@ -58,10 +60,15 @@ def empty(lake: Lake, state: AggregateState, prepared: CheckedDefinition) -> Non
         expired_rows=0,
     )
     lake.on_checkpoint("version_journal")
-    lake.journal.append_leased([(build, BuildStarted(state.name, state.id, version_of(new), 0))])
+
+    def decide(view: View) -> list[tuple[str, Event]]:
+        prepared.refuse_orphan(view)
+        return [(build, BuildStarted(state.name, state.id, version_of(new), 0))]
+
+    lease.transact(decide)
 
 
-def from_partials(lake: Lake, state: AggregateState, origin: Version, version: Version) -> str:
+def from_partials(lake: Lake, lease: WriteLease, state: AggregateState, origin: Version, version: Version) -> str:
     """Begin a build of *version*: copy the partials of *origin*, and compute its output from them.
 
     Returns:
@@ -80,7 +87,9 @@ def from_partials(lake: Lake, state: AggregateState, origin: Version, version: V
     carried = head.transaction_version(old.app_ids["partials"]) or 0
     if carried != n:
         msg = f"the partials of '{state.name}' carry refresh {carried}, the journal left them at {n}"
-        raise TablesAheadError(msg, hint="apply a changed definition, which is built from the source", found=carried)
+        raise TablesAheadError(
+            msg, hint="apply a changed definition, which is built from the source", found=carried, wrote=NOTHING
+        )
     lake.on_checkpoint("version_tables")
     tables = create_tables(aggregate.paths, spec, version["schemas"], build)
     lake.on_checkpoint("version_partials")
@@ -102,5 +111,5 @@ def from_partials(lake: Lake, state: AggregateState, origin: Version, version: V
     DeltaPorts(lake.journal, aggregate, lake.config, lake.engine, Request(), lake.library).publish(plan, SpanSet())
     lake.on_checkpoint("version_journal")
     event = BuildStarted(state.name, state.id, {**version, "tables": tables}, COPIED)
-    lake.journal.append_leased([(build, event)])
+    lease.append((build, event))
     return build

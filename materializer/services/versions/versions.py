@@ -27,8 +27,6 @@ from materializer.core.quality.verdict import Severity
 from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.spans import NEG_INF
 from materializer.errors import (
-    CatalogRefusedError,
-    HasReadersError,
     LeaseHeldError,
     MaterializerError,
     NothingBuiltError,
@@ -39,18 +37,17 @@ from materializer.errors import (
 from materializer.journal.events import Checked, Described, Dropped, Event
 from materializer.journal.state import AggregateState, Version
 from materializer.journal.version_fields import fields_of, version_of
+from materializer.journal.view import View
 from materializer.lake import places
 from materializer.lake.rows import row_count
 from materializer.services import processes
 from materializer.services.activity import ActivityKind, activity, log
 from materializer.services.commit.lake import Lake
-from materializer.services.commit.lease import run
+from materializer.services.commit.lease import WriteLease, run
 from materializer.services.commit.switch_ports import refuse_uncovered
 from materializer.services.definitions.apply import Definitions
 from materializer.services.definitions.changes import CheckedDefinition, DefinitionChange
-from materializer.services.definitions.lineage import dropped_with, readers_of
 from materializer.services.definitions.refusals import refuse_frozen
-from materializer.services.definitions.tables import remove_tables
 from materializer.services.delivery import output_feed, registration
 from materializer.services.maintenance.orphans import orphans
 from materializer.services.planning.runs import Request
@@ -145,39 +142,37 @@ class Versions:
                 self.definitions.apply(prepared, lease=self.lake.lease)
             case "abandoned":
                 with self.lake.lease(change.name) as lease:
-                    state = lease.state
-                    self._give_up(state)
+                    self._give_up(lease)
                 self.definitions.apply(prepared, lease=self.lake.lease)
             case "building":
                 if prepared.build is not None and prepared.spec.as_json() != prepared.build.spec:
-                    with self.lake.lease(change.name):
-                        self.lake.journal.append_if_living(
-                            prepared.build.id, change.name, Described(prepared.spec.as_json(), prepared.source)
-                        )
+                    described = Described(prepared.spec.as_json(), prepared.source)
+                    with self.lake.lease(change.name) as lease:
+                        _append_to_build(lease, prepared.build.id, described)
             case _:
                 with self.lake.lease(change.name) as lease:
-                    state = lease.state
-                    self._start(state, prepared, publish_anyway)
+                    self._start(lease, prepared, publish_anyway)
                 if change.next == "switched":
                     self.switch(change.name)
         return change
 
-    def _start(self, state: AggregateState, prepared: CheckedDefinition, publish_anyway: str) -> None:
+    def _start(self, lease: WriteLease, prepared: CheckedDefinition, publish_anyway: str) -> None:
+        state = lease.state
         if prepared.existing is None or prepared.existing.data_version != state.data_version:
             raise RetryableError(f"another version of '{state.name}' was published a moment ago")
         self._refuse_frozen(prepared, state)
-        self._give_up(state)
+        self._give_up(lease)
         if prepared.change.kind == "measures" and state.threshold != NEG_INF:
             version = version_of(state) | {"spec": prepared.spec.as_json(), "schemas": prepared.schemas}
-            self._start_from(state, version_of(state), version, publish_anyway)
+            self._start_from(lease, version_of(state), version, publish_anyway)
             return
-        begin.empty(self.lake, state, prepared)
+        begin.empty(self.lake, lease, state, prepared)
 
-    def _start_from(self, state: AggregateState, origin: Version, version: Version, publish_anyway: str = "") -> None:
-        build = begin.from_partials(self.lake, state, origin, version)
+    def _start_from(self, lease: WriteLease, origin: Version, version: Version, publish_anyway: str = "") -> None:
+        build = begin.from_partials(self.lake, lease, lease.state, origin, version)
         if version["spec"] != origin["spec"] and has_gate(AggregateSpec.from_json(version["spec"])):
             self._checkpoint("version_check")
-            self._check(state, build, publish_anyway)
+            self._check(lease, build, publish_anyway)
 
     def refuse_unfit(self, name: str, publish_anyway: str = "") -> None:
         """Check a build from stored partials whose creator died before its quality check ran.
@@ -202,20 +197,20 @@ class Versions:
         was_published = any(_is_same_data(v["spec"], build.spec) for v in state.previous)
         if not was_published and not (build.checks and _is_good(build.checks[-1])):
             with self.lake.lease(name) as lease:
-                self._check(lease.state, build.id, publish_anyway)
+                self._check(lease, build.id, publish_anyway)
 
-    def _check(self, state: AggregateState, build: str, publish_anyway: str) -> None:
+    def _check(self, lease: WriteLease, build: str, publish_anyway: str) -> None:
         """Check the output of a build that was computed without a refresh; give the build up if it fails."""
         report = Checker(
             self.lake.root, self.lake.journal, self.lake.engine, self.lake.library, self._checkpoint
         ).check(build)
         if not report.verdict.is_publishable and publish_anyway:
             verdict = summary(report.verdict) | {"published_anyway": {"reason": publish_anyway}}
-            self.lake.journal.append_if_living(build, state.name, Checked(verdict))
+            _append_to_build(lease, build, Checked(verdict))
         elif not report.verdict.is_publishable:
-            self._give_up(state)
+            self._give_up(lease)
             shown = "; ".join(f.words() for f in report.verdict.failed)
-            msg = f"the changed definition of '{state.name}' does not meet its expectations: {shown}"
+            msg = f"the changed definition of '{lease.name}' does not meet its expectations: {shown}"
             raise QualityGateError(msg, wrote="nothing was published or changed")
 
     # -- giving up, going back -------------------------------------------------------------------------------------------
@@ -229,18 +224,23 @@ class Versions:
         """
         self._expect_build(name)
         with self.lake.lease(name) as lease:
-            state = lease.state
-            self.build_of(state)
-            self._give_up(state)
+            self.build_of(lease.state)
+            self._give_up(lease)
 
-    def _give_up(self, state: AggregateState) -> None:
-        """Drop the build, if there is one, and remove orphans; the caller holds the aggregate's lease."""
-        build = self.lake.journal.view().build_of(state)
-        if build is not None:
+    def _give_up(self, lease: WriteLease) -> None:
+        """Drop the build, if there is one, and remove orphans."""
+
+        def decide(view: View) -> list[tuple[str, Event]]:
+            build = view.build_of(view.named(lease.id))
+            if build is None:
+                return []
             self.refuse_busy(build)
+            return [(build.id, Dropped())]
+
+        if self.lake.journal.view().build_of(lease.state) is not None:
             self._checkpoint("version_drop")
-            self.lake.journal.append_leased([(build.id, Dropped())])
-        self.sweep(state.name)
+            lease.transact(decide)
+        self.sweep(lease.name)
 
     def refuse_busy(self, build: AggregateState) -> None:
         """Raise LeaseHeldError when a living process works on the build."""
@@ -283,8 +283,8 @@ class Versions:
             before = previous(state, back)
             refuse_outlived(state, before)
             self.definitions.refuse_misfit(replace(state, **fields_of(before)))
-            self._give_up(state)
-            self._start_from(state, before, thawed(state, before))
+            self._give_up(lease)
+            self._start_from(lease, before, thawed(state, before))
 
     # -- switching -------------------------------------------------------------------------------------------------------
 
@@ -316,12 +316,20 @@ class Versions:
         if build is not None and state.plan is None:
             refuse_uncovered(state, self.lake.journal.view().living(build.id, name), self.lake.aggregate(build))
         self._publish(state)
+        try:
+            return self._followed(name, old, began)
+        except MaterializerError as exc:
+            exc.follows(f"the next version of '{name}' is published")
+            raise
+
+    def _followed(self, name: str, old: AggregateSpec, began: float) -> SwitchReport:
+        """Do what follows a switch, and report it."""
         with (
             suppress(LeaseHeldError),
             self.lake.lease(name),
         ):  # if a refresh has the lease now, maintenance removes them later
             self.sweep(name)
-        self.lake.journal.tidy()
+        log(self.lake.journal.tidy())
         published = self.lake.journal.view().named(name)
         registration.follow(self.lake, published, asks=not registration.is_settled(published))
         return self._switched(name, old, time.perf_counter() - began)
@@ -360,75 +368,15 @@ class Versions:
                 pass
         return self.build_of(self.lake.journal.view().named(name))
 
-    def drop(self, name: str, *, cascade: bool = False) -> list[str]:
-        """Remove an aggregate with all its versions; its source is never touched.
 
-        Args:
-            name: The aggregate.
-            cascade: Whether the aggregates that read it are removed, too, before it. If only the build of an aggregate reads it,
-                the build is given up.
+def _append_to_build(lease: WriteLease, build: str, event: Event) -> None:
+    """Append an event of a build under the lease of its aggregate, if there still is this build."""
 
-        Returns:
-            The names of the removed aggregates, in order.
+    def decide(view: View) -> list[tuple[str, Event]]:
+        view.living(build, lease.name)
+        return [(build, event)]
 
-        Raises:
-            HasReadersError: If others read it, without *cascade*.
-            LeaseHeldError: If another process works on one of them; those before it are removed.
-            CatalogRefusedError: If the name of an output stays in its catalog; all of them are removed.
-        """
-        view = self.lake.journal.view()
-        state = view.named(name)
-        readers = dropped_with(state, self.lake.root, view.all)
-        if readers and not cascade:
-            raise _has_readers(state, readers, readers_of(state.name, self.lake.root, view.all))
-        gone = [s.name for s in readers if not s.builds]
-        done: list[str] = []
-        problems: list[str] = []
-        try:
-            for reader in readers:
-                if not reader.builds:
-                    problems.append(self._drop(reader.name))
-                    done.append(reader.name)
-                elif reader.name not in gone:
-                    self.abandon(reader.name)
-            problems.append(self._drop(state.name))
-        except MaterializerError as exc:
-            if done:
-                exc.follows(f"{', '.join(done)} {'are' if done[1:] else 'is'} dropped")
-            raise
-        if problem := "; ".join(filter(None, problems)):
-            hint = "drop the name there when the catalog answers: DROP TABLE removes no file"
-            names = [*done, state.name]
-            raise CatalogRefusedError(problem, hint=hint, wrote=f"{', '.join(names)} {'are' if done else 'is'} dropped")
-        return [*done, state.name]
-
-    def _drop(self, name: str) -> str:
-        """Drop one aggregate; return why the name of its output stays in the catalog, or ""."""
-        with self.lake.lease(name) as lease:
-            state = lease.state
-            build = self.lake.journal.view().build_of(state)
-            if build is not None:
-                self.refuse_busy(build)
-            problem = registration.give_up(self.lake, state)
-            self._checkpoint("drop_folders")
-            remove_tables(self.lake.root, state)
-            self._checkpoint("drop_journal")
-            gone: list[tuple[str, Event]] = [(s.id, Dropped()) for s in (build, state) if s is not None]
-            self.lake.journal.append_leased(gone)
-        return problem
-
-
-def _has_readers(
-    state: AggregateState, readers: Iterable[AggregateState], direct: Iterable[AggregateState]
-) -> HasReadersError:
-    names = [f"the next version of {s.name}" if s.builds else s.name for s in direct]
-    readers_text = ", ".join(dict.fromkeys(names))
-    aggregates = ", ".join(s.name for s in readers if not s.builds)
-    what = f"drops {aggregates} with it" if aggregates else "gives that up"
-    hint = f"drop them first, or run 'materializer drop {state.name} --cascade --yes', which {what}"
-    return HasReadersError(
-        f"'{state.name}' is read by {readers_text}", hint=hint, name=state.name, readers=readers_text
-    )
+    lease.transact(decide)
 
 
 def _is_same_data(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from materializer.core.spec.table_names import dotted, in_sql, parts_of
 from materializer.errors import (
+    NOTHING,
     AmbiguousNameError,
     CatalogManagedError,
     CatalogRefusedError,
@@ -173,7 +174,7 @@ def _others(spark: SparkSession, name: str, found: CatalogTable | None) -> list[
 def _unclear(spark: SparkSession, catalog: str, name: str, exc: PySparkException) -> CatalogUnreachableError:
     whole = dotted((spark.catalog.currentCatalog(), *parts_of(name)))
     msg = f"the catalog '{catalog}' does not say whether it has '{name}', too: {reason_of(exc)}"
-    return CatalogUnreachableError(msg, hint=f"write the name with its catalog, such as {whole}")
+    return CatalogUnreachableError(msg, hint=f"write the name with its catalog, such as {whole}", wrote=NOTHING)
 
 
 def _path_of(spark: SparkSession, name: str) -> str | None:
@@ -187,8 +188,8 @@ def _path_of(spark: SparkSession, name: str) -> str | None:
 def refusal(exc: Exception, name: str) -> CatalogRefusedError | CatalogUnreachableError:
     """Return the error of ours for what a catalog said about a name."""
     if _UNREACHABLE.search(str(exc)):
-        return CatalogUnreachableError(f"the catalog of '{name}' does not answer: {reason_of(exc)}")
-    return CatalogRefusedError(f"the catalog refuses '{name}': {reason_of(exc)}")
+        return CatalogUnreachableError(f"the catalog of '{name}' does not answer: {reason_of(exc)}", wrote=NOTHING)
+    return CatalogRefusedError(f"the catalog refuses '{name}': {reason_of(exc)}", wrote=NOTHING)
 
 
 def reason_of(exc: Exception) -> str:

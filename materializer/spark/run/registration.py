@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from materializer.core.spec.table_names import dotted, in_sql, parts_of
-from materializer.errors import CatalogRefusedError, NameTakenError, NotADeltaTableError
+from materializer.errors import NOTHING, CatalogRefusedError, NameTakenError, NotADeltaTableError
 from materializer.journal.events import SourceIdentity
 from materializer.spark.query.catalogs import UNKNOWN, CatalogTable, described, local_path, refusal, table_named
 from materializer.spark.runtime.failures import conditions
@@ -51,7 +51,7 @@ class Catalogs:
             exists = False
         if not exists:
             raise CatalogRefusedError(
-                f"'{name}' cannot be registered: there is no schema '{schema}'", hint="create it first"
+                f"'{name}' cannot be registered: there is no schema '{schema}'", hint="create it first", wrote=NOTHING
             )
 
     def register(self, name: str, path: str, comment: str) -> None:
@@ -78,7 +78,9 @@ class Catalogs:
         if found is None:
             return
         if not found.is_external:
-            raise CatalogRefusedError(f"'{name}' is not an external table: its name cannot go without its rows")
+            raise CatalogRefusedError(
+                f"'{name}' is not an external table: its name cannot go without its rows", wrote=NOTHING
+            )
         _run(self._spark, f"DROP TABLE {in_sql(name)}", name)
 
 

@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from materializer.errors import SparkUnreachableError
+from materializer.errors import NOTHING, SparkUnreachableError
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -76,4 +76,5 @@ def refuse_unreachable(master: str) -> None:
     raise SparkUnreachableError(
         f"no master answers at {master}",
         hint="start the cluster, or correct spark.master; then run the same command again",
+        wrote=NOTHING,
     )

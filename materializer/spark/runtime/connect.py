@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from materializer.config import Config
-from materializer.errors import ConfigError, ConnectLibraryMissingError, SparkError, SparkUnreachableError
+from materializer.errors import NOTHING, ConfigError, ConnectLibraryMissingError, SparkError, SparkUnreachableError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,9 +67,11 @@ def open_session(config: Config) -> SparkSession:
     try:
         spark: Any = SparkSession.builder.remote(config.spark.remote).create()
     except ImportError as exc:
-        raise ConnectLibraryMissingError(f"{place} needs the client of Spark Connect: {exc}") from exc
+        raise ConnectLibraryMissingError(f"{place} needs the client of Spark Connect: {exc}", wrote=NOTHING) from exc
     except PySparkException as exc:
-        raise SparkError(f"no session can be opened on {place}: {exc}", hint="give spark.remote another form") from exc
+        raise SparkError(
+            f"no session can be opened on {place}: {exc}", hint="give spark.remote another form", wrote=NOTHING
+        ) from exc
     let_go_of(spark)
     try:
         wait_at_most(spark, FIRST_PATIENCE)
@@ -78,7 +80,9 @@ def open_session(config: Config) -> SparkSession:
         raise _unreachable(place, exc) from exc
     if tuple(int(part) for part in version.split(".")[:2]) < SPARK_NEEDED:
         needed = ".".join(map(str, SPARK_NEEDED))
-        raise SparkError(f"{place} runs Spark {version}", hint=f"name a server that runs Spark {needed} or newer")
+        raise SparkError(
+            f"{place} runs Spark {version}", hint=f"name a server that runs Spark {needed} or newer", wrote=NOTHING
+        )
     wait_at_most(spark, PATIENCE)
     for key, value in config.spark.options.items():
         try:
@@ -156,9 +160,13 @@ def _unreachable(place: str, exc: Exception) -> SparkError:
     code = getattr(exc, "getGrpcStatusCode", lambda: None)()
     name = getattr(code, "name", "")
     if name == "UNAVAILABLE":
-        return SparkUnreachableError(f"no Spark Connect server answers at {place}")
+        return SparkUnreachableError(f"no Spark Connect server answers at {place}", wrote=NOTHING)
     if name in {"UNAUTHENTICATED", "PERMISSION_DENIED"}:
         return SparkError(
-            f"{place} refuses the session: {name}", hint="give spark.remote a token that the server accepts"
+            f"{place} refuses the session: {name}",
+            hint="give spark.remote a token that the server accepts",
+            wrote=NOTHING,
         )
-    return SparkError(f"{place} does not open a session: {name or type(exc).__name__}", hint="look at the server's log")
+    return SparkError(
+        f"{place} does not open a session: {name or type(exc).__name__}", hint="look at the server's log", wrote=NOTHING
+    )

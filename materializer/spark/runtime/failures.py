@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from materializer.errors import (
+    NOTHING,
     ChangeFeedGapError,
     DataError,
     MaterializerError,
@@ -229,7 +230,7 @@ def translate(
     found = conditions(exc, causes)
     said = next((one.message for one in causes if one.condition), text)
     where = _where(table, version)
-    more = {} if wrote is None else {"wrote": wrote}
+    more = {"wrote": NOTHING if wrote is None else wrote}
     if any(c.startswith(_DATA) for c in found):
         name = next(c for c in found if c.startswith(_DATA))
         hint = "correct the rows, or write the definition so that it survives them (try_divide, try_cast, a wider type)"

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from materializer.errors import JarsUnreachableError
+from materializer.errors import NOTHING, JarsUnreachableError
 
 DELTA_VERSION: Final = "4.4.0"
 PACKAGE: Final = f"io.delta:delta-spark_4.1_2.13:{DELTA_VERSION}"
@@ -114,7 +114,7 @@ def find(given: Path | None, cache: Path) -> tuple[Path, ...] | None:
         if missing:
             found = ", ".join(sorted(p.name for p in given.glob("delta-*.jar"))) or "no Delta jar"
             raise JarsUnreachableError(
-                f"folder {str(given)!r} does not hold {' and '.join(missing)}, found {found}", hint=HINT
+                f"folder {str(given)!r} does not hold {' and '.join(missing)}, found {found}", hint=HINT, wrote=NOTHING
             )
         return paths
     paths = tuple(cache / "jars" / name for name in NAMES)

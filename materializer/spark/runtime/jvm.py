@@ -18,7 +18,7 @@ from inspect import isfunction, isgeneratorfunction, unwrap
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from materializer.errors import MaterializerError, SparkDiedError
+from materializer.errors import NOTHING, MaterializerError, SparkDiedError
 from materializer.spark.runtime.connect import loss_behind
 
 PATIENCE: Final = 5.0
@@ -88,7 +88,7 @@ class Death:
         """
         whose = "Spark" if self.is_ours else "the Spark of the session that was given"
         values: dict[str, Any] = {"status": self.status, "signal": self.by_signal, "log": self.log}
-        more = {} if wrote is None else {"wrote": wrote}
+        more = {"wrote": NOTHING if wrote is None else wrote}
         how = f"the Spark Connect server {self.loss}" if self.loss else f"{whose} died: its process {self.words()}"
         message = f"{f'{doing} failed: ' if doing else ''}{how}"
         return SparkDiedError(message, hint=self.hint(), **values, **more)

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from materializer.config import Config
 from materializer.errors import (
+    NOTHING,
     ForeignSettingError,
     JarsUnreachableError,
     JavaMissingError,
@@ -271,18 +272,22 @@ def check_java(environ: Mapping[str, str] | None = None) -> int:
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java", path=env.get("PATH", os.defpath))
     hint = _HOME_HINT if home else _JAVA_HINT
     if java is None:
-        raise JavaMissingError("no Java found: JAVA_HOME is not set and there is no `java` on PATH", hint=hint)
+        raise JavaMissingError(
+            "no Java found: JAVA_HOME is not set and there is no `java` on PATH", hint=hint, wrote=NOTHING
+        )
     try:
         said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)  # noqa: S603 - the user's own Java
     except (OSError, subprocess.TimeoutExpired) as exc:
         where = f"JAVA_HOME is {home!r}, but {java!r} does not run" if home else f"{java!r} does not run"
-        raise JavaMissingError(f"no Java found: {where}", hint=hint) from exc
+        raise JavaMissingError(f"no Java found: {where}", hint=hint, wrote=NOTHING) from exc
     version = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
     if said.returncode != 0 or version is None:
-        raise JavaMissingError(f"no Java found: {java!r} does not tell its version", hint=hint)
+        raise JavaMissingError(f"no Java found: {java!r} does not tell its version", hint=hint, wrote=NOTHING)
     major = int(version.group(1))
     if major < JAVA_NEEDED:
-        raise JavaTooOldError(f"{java!r} is Java {major}, Spark needs {JAVA_NEEDED} or newer", hint=hint, found=major)
+        raise JavaTooOldError(
+            f"{java!r} is Java {major}, Spark needs {JAVA_NEEDED} or newer", hint=hint, found=major, wrote=NOTHING
+        )
     return major
 
 
@@ -319,7 +324,7 @@ def _scratch() -> Path:
         folder = Path(tempfile.mkdtemp(prefix="materializer-"))
     except OSError as exc:
         raise StorageError(
-            f"no temporary folder can be made: {exc.strerror}", hint="free some space or set TMPDIR"
+            f"no temporary folder can be made: {exc.strerror}", hint="free some space or set TMPDIR", wrote=NOTHING
         ) from exc
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
@@ -348,13 +353,16 @@ def _failed(log: Path, lacking: Sequence[str], *, said: str = "") -> JarsUnreach
     lines = [line for line in (text + said).splitlines() if line.strip()]
     if lacking and re.search(r"unresolved dependenc|not found.*io\.delta|download failed", text, re.IGNORECASE):
         hint = jars.HINT if jars.PACKAGE in lacking[0] else jars.S3_HINT
-        return JarsUnreachableError(f"{' and '.join(lacking)} are not cached and cannot be fetched", hint=hint)
+        return JarsUnreachableError(
+            f"{' and '.join(lacking)} are not cached and cannot be fetched", hint=hint, wrote=NOTHING
+        )
     reason = next((line.strip() for line in lines if re.search(r"^(Error|Caused by|Exception)|rror:", line)), "")
     reason = reason or (lines[-1].strip() if lines else "the JVM ended without a word")
     return SparkError(
         f"Spark did not start: {reason}",
         hint="look at [spark] in the configuration (memory, options), then try again",
         log="\n".join(lines[-20:]),
+        wrote=NOTHING,
     )
 
 

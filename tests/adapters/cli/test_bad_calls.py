@@ -24,6 +24,7 @@ from materializer.journal.journal import Journal
 from materializer.services.definitions.tables import create_tables
 from tests import tables
 from tests.adapters.hostile import HOSTILE
+from tests.appending import append
 
 SQL = "CREATE MATERIALIZED VIEW {name} AS SELECT window.start AS at, sym, count(*) AS n FROM trades GROUP BY window(ts, '1 hour'), sym"
 TICKS = """CREATE MATERIALIZED VIEW ticks TBLPROPERTIES ('refresh.start_offset' = '100')
@@ -53,11 +54,11 @@ def defined(root: Path, spec: AggregateSpec, *, time: str = "timestamp", **as_if
     ids = create_tables(paths, spec, columns, name)
     identity = SourceIdentity(source, str(DeltaTable(source).metadata().id))
     journal = Journal(root)
-    journal.append_leased([(name, Defined(name, spec.as_json(), "d1", identity, 0, columns, ids))])
+    append(journal, (name, Defined(name, spec.as_json(), "d1", identity, 0, columns, ids)))
     if as_if:
         since = MARCH if time == "timestamp" else 0
         state = replace(journal.view().named(name), **{what: since + at for what, at in as_if.items()})
-        journal.append_leased([(name, Snapshot(as_json(state)))])
+        append(journal, (name, Snapshot(as_json(state))))
 
 
 @pytest.fixture(scope="module")

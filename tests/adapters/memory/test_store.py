@@ -18,6 +18,7 @@ from materializer.journal.events import Defined, Described, SourceIdentity
 from materializer.journal.journal import Journal
 from materializer.journal.ports import JournalSnapshot, RowStore
 from materializer.journal.store import JournalStore
+from tests.appending import append
 
 DEFINED = ("a", Defined("bars", {}, "d1", SourceIdentity("/s", "s"), 0, {}, {}))
 Opened: TypeAlias = Callable[[], RowStore]
@@ -156,8 +157,8 @@ def test_an_append_whose_answer_was_lost_was_made(tmp_path: Path, opened: Opened
     """
     store = opened()
     journal = Journal(tmp_path, stores=lambda _: LosesAnswers(store, error))
-    journal.append_leased([DEFINED])
-    journal.append_leased([("a", Described({"n": 1}))])
+    append(journal, DEFINED)
+    append(journal, ("a", Described({"n": 1})))
 
     assert {"n": 1} == journal.view().named("bars").spec
     assert ["defined", "described"] == [r.kind for r in opened().read().rows]
@@ -170,7 +171,7 @@ def test_an_append_that_cannot_be_read_back_is_not_made_again(tmp_path: Path, op
     store = opened()
     lost = LosesAnswers(store, JournalConflictError("version 1 exists"), is_readable=False)
     with pytest.raises(StorageError, match="does not answer") as raised:
-        Journal(tmp_path, stores=lambda _: lost).append_leased([DEFINED])
+        append(Journal(tmp_path, stores=lambda _: lost), DEFINED)
 
     assert "whether the journal has the last commit is not known" in raised.value.wrote
     assert ["defined"] == [r.kind for r in opened().read().rows]
@@ -182,7 +183,7 @@ def test_anothers_commit_is_not_taken_for_its_own(tmp_path: Path, opened: Opened
     """
     store = opened()
     one, two = (Journal(tmp_path, now=str, stores=lambda _: store) for _ in range(2))
-    one.append_leased([DEFINED])
+    append(one, DEFINED)
     version = two.view().version
     one.append(version, "a", [Described({})])
     with pytest.raises(JournalConflictError):
@@ -197,9 +198,9 @@ def test_a_journal_runs_on_stores_in_memory(tmp_path: Path) -> None:
     """
     stores = memory_stores()
     journal = Journal(tmp_path, snapshot_every=2, stores=stores)
-    journal.append_leased([DEFINED])
+    append(journal, DEFINED)
     for n in range(3):
-        journal.append_leased([("a", Described({"n": n}))])
+        append(journal, ("a", Described({"n": n})))
     journal.tidy()
 
     assert ({"n": 2}, 5) == (journal.view().named("bars").spec, journal.view().version)

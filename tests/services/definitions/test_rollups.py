@@ -11,6 +11,7 @@ import pytest
 from materializer.errors import DefinitionError, HasReadersError, LeaseHeldError
 from materializer.journal.events import Lease, LeaseTaken
 from materializer.journal.version_fields import version_of
+from tests.appending import append
 from tests.services.no_spark import Lake, each, view
 
 MISFIT = "definition.not-nested"
@@ -291,7 +292,7 @@ def test_readers_are_dropped_first_when_that_is_asked_for(family: Lake) -> None:
 def test_a_drop_that_stops_tells_how_far_it_came(family: Lake) -> None:
     """What was dropped before stays dropped."""
     elsewhere = Lease("another", "another host", 1, 1, time.time() + 60)
-    family.opened.journal.append_leased([(family.state("days").id, LeaseTaken(elsewhere))])
+    append(family.opened.journal, (family.state("days").id, LeaseTaken(elsewhere)))
 
     with pytest.raises(LeaseHeldError) as caught:
         family.opened.drop("hours", cascade=True)

@@ -17,6 +17,7 @@ from materializer.core.time.spans import Span
 from materializer.errors import CatalogRefusedError, CatalogUnreachableError, NameTakenError
 from materializer.journal.events import Done, Invalidated, Planned
 from materializer.services.delivery import registration
+from tests.appending import append
 from tests.services.no_spark import Lake, NoSpark, each, view
 
 HOUR = 3_600_000_000
@@ -81,7 +82,7 @@ def refreshed(lake: Lake, n: int, source_version: int) -> None:
     state = lake.state("bars")
     span, base = Span(0, HOUR), TableBase("", 0)
     plan = Plan(f"p{n}", n, source_version, span, (), (), Lane.DRIVER, base, base)
-    lake.opened.journal.append_leased([(state.id, Planned(plan, HOUR)), (state.id, Done(n, RunReport(source_version)))])
+    append(lake.opened.journal, (state.id, Planned(plan, HOUR)), (state.id, Done(n, RunReport(source_version))))
 
 
 def says(lake: Lake) -> dict[str, str]:
@@ -138,7 +139,7 @@ def test_the_output_tells_of_the_last_refresh_that_ended(lake: Lake) -> None:
     first = says(lake)
     lake.filled("bars", HOUR)
     state = lake.state("bars")
-    lake.opened.journal.append_leased([(state.id, Invalidated((Entry(Span(0, HOUR), None, Cause.INVALIDATED),)))])
+    append(lake.opened.journal, (state.id, Invalidated((Entry(Span(0, HOUR), None, Cause.INVALIDATED),))))
     follow(lake)
 
     assert ("4", lake.state("bars").ended[-1].at) == (first["source_version"], first["refreshed_at"])

@@ -29,6 +29,7 @@ from materializer.services.planning.runs import Request
 from materializer.services.protocol import steps
 from materializer.services.protocol.decision import Decision
 from materializer.services.protocol.process import PLANS, At, OwnTableHead, Process, Which
+from tests.appending import append
 from tests.services.no_spark import Lake, each, view
 
 LEASE = Lease("me", "", 0, 0, 0.0)
@@ -76,7 +77,7 @@ def lake(tmp_path: Path) -> Lake:
 
 def committing(lake: Lake, *events: Event, to: str = "days") -> Callable[[], None]:
     """Return what commits events of an aggregate in one commit."""
-    return lambda: lake.opened.journal.append_leased([(lake.state(to).id, event) for event in events])
+    return lambda: append(lake.opened.journal, *[(lake.state(to).id, event) for event in events])
 
 
 def planned(lake: Lake, *meanwhile: Callable[[], None]) -> tuple[Slow, Process]:

@@ -571,7 +571,7 @@ SITUATIONS: Final = [
     Situation("a build given up", "abandon", f"{_LEASE} version_drop version_sweep", _given_up, refused=_NOTHING),
     Situation(
         "a drop",
-        *("drop", f"{_LEASE} drop_folders drop_journal", _with_build),
+        *("drop", f"{_LEASE} drop_mark drop_journal drop_folders", _with_build),
         refused=("aggregate.unknown",),
         then=(),
         is_gone=True,

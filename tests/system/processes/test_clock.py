@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -76,7 +77,7 @@ def test_a_lease_of_this_host_knows_no_clock() -> None:
     Who lives here holds his lease however the clock jumps, and who died loses it.
     """
     mine = processes.new_lease(0.0, 60.0)
-    dead = Lease("dead", mine.host, mine.pid, mine.started - 1, 1e12)
+    dead = replace(mine, owner="dead", started=mine.started - 1, until=1e12)
     with processes.at_work(mine):
         assert [False] * 3 == [processes.is_dead(mine, now) for now in (-YEAR, 0.0, YEAR)]
     assert [True] * 3 == [processes.is_dead(dead, now) for now in (-YEAR, 0.0, YEAR)]

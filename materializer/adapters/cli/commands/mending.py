@@ -12,7 +12,7 @@ from materializer.adapters.cli.options import All, BackupFolder, DefinitionFiles
 from materializer.adapters.cli.render.backup import BackupResult, RestoreResult
 from materializer.adapters.cli.render.repair import RepairResult
 from materializer.adapters.cli.render.result import FOUND
-from materializer.errors import JournalLostError, UsageError
+from materializer.errors import NOTHING, JournalLostError, UsageError
 
 if TYPE_CHECKING:
     from materializer.services.repair.apply import RepairReport
@@ -45,7 +45,11 @@ def repair(
         return
     _mend(call, call.names(name, is_all=every), lambda n, dry_run: lake.repair(n, dry_run=dry_run), yes=yes)
     if lost := lake.lost() if every else []:
-        call.fail(JournalLostError(f"the journal does not know {', '.join(lost)}, but tables of them are there"))
+        call.fail(
+            JournalLostError(
+                f"the journal does not know {', '.join(lost)}, but tables of them are there", wrote=NOTHING
+            )
+        )
 
 
 def _mend(call: CommandCall, names: Sequence[str], work: Callable[[str, bool], RepairReport], *, yes: bool) -> None:
