@@ -20,7 +20,6 @@ from deltalake import DeltaTable
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import Span, SpanSet
 from materializer.lake.failures import translated
-from materializer.lake.features import features_of
 from materializer.lake.keys import Within, may_hold
 from materializer.lake.statistics import DAY, FileRange, TimeColumn, column_bounds, partition_bounds
 from materializer.lake.table import DeltaFolder
@@ -172,6 +171,8 @@ def file_bounds(
 ) -> Iterator[tuple[str, int, FileRange]]:
     """Yield path (decoded), bytes and bounds of each file of an open table, or of those that may have rows *within*."""
     import pyarrow as pa
+
+    from materializer.lake.features import features_of
 
     with translated(str(table.table_uri), "reading"):
         # pa.table() of a foreign object would import pandas

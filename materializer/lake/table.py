@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 from weakref import WeakValueDictionary
 
 from deltalake import DeltaTable
@@ -23,11 +23,13 @@ from materializer.errors import (
 )
 from materializer.lake import places
 from materializer.lake.failures import missing, translated
-from materializer.lake.features import CATALOG_FEATURES, TableFeatures, features_of
 from materializer.lake.log import Commit, commit_file, forget, latest_version, placed, read_commit, tail
 from materializer.lake.reads import fact, table_at
 from materializer.lake.statistics import TimeColumn
 from materializer.lake.types import columns_of
+
+if TYPE_CHECKING:
+    from materializer.lake.features import TableFeatures
 
 _Fact = TypeVar("_Fact")
 MOST_KEPT: Final = 4_000
@@ -96,7 +98,7 @@ class DeltaFolder:
             folder = cls._folders[key] = cls._folders.get(key) or cls(key)
             cls._kept.pop(key, None)
             cls._kept[key] = folder
-            if len(cls._kept) > MOST_KEPT:
+            while len(cls._kept) > MOST_KEPT:
                 del cls._kept[next(iter(cls._kept))]
             return folder
 
@@ -224,6 +226,8 @@ class DeltaFolder:
 
     def features(self) -> TableFeatures:
         """Return the features of the table, from its protocol and properties."""
+        from materializer.lake.features import features_of  # noqa: PLC0415 (a refresh without work asks for none)
+
         return features_of(self.opened())
 
     def transaction_version(self, app_id: str) -> int | None:
@@ -382,6 +386,8 @@ def open_table(path: str, version: int | None = None) -> DeltaTable:
 
 def _managing_feature(path: str) -> str:
     """Return the feature by which a catalog manages a table, as the newest protocol in the commits of its log names it; else ""."""
+    from materializer.lake.features import CATALOG_FEATURES  # noqa: PLC0415 (as above)
+
     with suppress(MaterializerError):
         for version in range(latest_version(path), -1, -1):
             if (protocol := read_commit(path, version).protocol) is not None:

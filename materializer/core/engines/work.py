@@ -6,11 +6,13 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from materializer.core.engines.clock import ClosingClock
-from materializer.core.engines.ranges import Range, StoredOfKey
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
+
+if TYPE_CHECKING:
+    from materializer.core.engines.ranges import Range, StoredOfKey
 
 Key = tuple[Any, ...]
 NAN: Final = float("nan")

@@ -81,7 +81,7 @@ def for_process(
 ) -> int | None:
     """Return the source rows of a run of which this process holds all, as a share of those of *plan*, which is too large.
 
-    None is returned if the plan is not too large, or more than ``LOCAL_RUNS`` such runs would take its place.
+    None is returned if the plan is not too large, this process may hold nothing, or more than ``LOCAL_RUNS`` such runs would take its place.
 
     Args:
         plan: The plan.
@@ -92,6 +92,8 @@ def for_process(
         config: Settings.
         local: What computes in this process.
     """
+    if not min(local.rows, local.size, config.driver_lane_rows, config.driver_bytes):
+        return None
     needs, size = plan.estimate, row_bytes(stored)
     values = sum(max(kind.count(":"), 1) for _, kind in definition.partial_columns)
     runs = max(

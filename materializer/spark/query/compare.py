@@ -111,9 +111,8 @@ def _expected(
             found = spark.sql(typed.text).toDF(*spec.columns, *(name for name, _ in extra))
         except AnalysisException as exc:
             message = f"plain Spark refuses the statement of '{spec.name}': {exc.getCondition() or exc}"
-            raise SparkError(
-                message, hint="apply it again: a name in it may mean a column that the source has"
-            ) from exc
+            hint = "apply it again: a name in it may mean a column that the source has"
+            raise SparkError(message, hint=hint, wrote="nothing was written") from exc
         types = dict(definition.output_columns)  # of a time that is a date, Spark's bucket begins at a timestamp
         ends = [name for name in (spec.bucket_start, spec.bucket_end) if name]
         yield found.withColumns({name: sf.col(quoted(name)).cast(types[name]) for name in ends})
