@@ -66,6 +66,8 @@ def copy_journal(root: str, to: str) -> View:
     """
     if not is_begun(f"{root}/{FOLDER}/{TABLES[0]}"):
         raise JournalError(f"there is no journal in '{root}'", hint="name the lake with --lake", wrote=NOTHING)
+    with translated(to, "copying to", wrote=NOTHING):
+        places.make_folder(f"{to}/{FOLDER}")
     for name in TABLES:
         if is_begun(f"{root}/{FOLDER}/{name}"):
             _copy_table(f"{root}/{FOLDER}/{name}", f"{to}/{FOLDER}/{name}")

@@ -303,7 +303,7 @@ def test_what_cannot_be_done_is_refused(
     assert code == error["code"]
     assert status == error["exit_status"] == STATUSES.get(code, STATUSES.get(code.partition(".")[0]))
     assert told in json.dumps(error, ensure_ascii=False)
-    assert error["wrote"].startswith(("nothing was ", "the copy is not complete"))
+    assert error["wrote"].startswith("nothing was ")
     assert before == files(lake.parent)
 
 
@@ -390,8 +390,7 @@ def test_hostile_folders_are_only_folders(lake: Path, capsys: pytest.CaptureFixt
     before, state = files(lake.parent.parent), meant(lake)
     if len(name) > 255 or "\n" in name:
         assert main(["backup", name]) in (64, 74)
-        told = " ".join(capsys.readouterr().err.split())
-        assert "nothing was written" in told or "the copy is not complete" in told
+        assert "nothing was written" in " ".join(capsys.readouterr().err.split())
         assert before == files(lake.parent.parent)
         return
 
