@@ -109,9 +109,12 @@ class Results:
         return self.computed(self._raw(reader, source, plan, work, spans), spans, work, stored, replaced)
 
     def _raw(self, reader: LocalReader, source: str, plan: Plan, work: Work, spans: SpanSet) -> pa.Table:
-        """Return at least the raw rows of some work, and of other keys none where keys are columns."""
+        """Return at least the raw rows of some work, and of other keys none where keys are columns; or those that were added."""
         definition, columns = self.definition, list(self.forms.columns)
         names, time = definition.key_sources, definition.spec.time_column
+        if work.added_after is not None:
+            of_changes = source, work.added_after, plan.source_version, columns, spans
+            return reader.read_changes(*of_changes, time, definition.time_type)
         by_columns = [name for name in names if name]
         if work.only is None or len(by_columns) < len(names):
             return reader.read(source, plan.source_version, columns, spans, time, definition.time_type)
@@ -143,7 +146,19 @@ class Results:
         # the rows that count are made once, because they are counted, too
         counted = self.connection.query(sql)
         self.connection.register(_RAW, counted)
-        new, columns = self._stored(work), ", ".join(map(quoted, self.forms.partials))
+        names = [quoted(key_column(k.name)) for k in self.definition.spec.keys]
+        if work.parts is not None:
+            at = " AND ".join([*self._same_keys("s", names), "s.w_start >= p.start"])
+            inside = f"coalesce(s.w_start < p.stop, false) AS {_TOUCHED}"
+            placed = f"SELECT s.*, p.{PART}, p.{KNOWN}, {inside} FROM ({stored}) s ASOF LEFT JOIN {_PARTS} p ON {at}"
+            self.connection.register(_PLACED, self.connection.query(placed))
+        windows = Windows(self.definition, self.forms, work.at)
+        if work.added_after is None:
+            found = windows.results(_RAW)
+        else:
+            keys = "".join(f", {name} AS {ours}" for name, ours in zip(names, self._keys, strict=True))
+            found = windows.merged(_RAW, f"SELECT *{keys} FROM {_PLACED} WHERE {_TOUCHED}")
+        new, columns = self._stored(found), ", ".join(map(quoted, self.forms.partials))
         if work.parts is not None:
             mine = f"n.{PART} = p.{PART} AND n.w_start >= p.start AND n.w_start < p.stop"
             new = f"SELECT n.* FROM ({new}) n SEMI JOIN {_PARTS} p ON {mine}"
@@ -151,10 +166,6 @@ class Results:
         self.connection.register(_NEW, rows_of_spans(made, replaced, SLICE, self.definition.time_type))
         if work.parts is None:
             return self._revised(f"FROM {_NEW}", stored), counted.num_rows
-        names = [quoted(key_column(k.name)) for k in self.definition.spec.keys]
-        at = " AND ".join([*self._same_keys("s", names), "s.w_start >= p.start"])
-        placed = f"SELECT s.*, coalesce(s.w_start < p.stop, false) AS {_TOUCHED} FROM ({stored}) s ASOF LEFT JOIN {_PARTS} p ON {at}"
-        self.connection.register(_PLACED, self.connection.query(placed))
         old, clean = (f"SELECT {columns} FROM {_PLACED} WHERE {test}" for test in (_TOUCHED, f"NOT {_TOUCHED}"))
         return f"{self._revised(f'FROM {_NEW}', old)} UNION ALL BY NAME {clean}", counted.num_rows
 
@@ -196,8 +207,8 @@ class Results:
             for i, (name, kind) in enumerate(zip(names, kinds, strict=True))
         ]
 
-    def _stored(self, work: Work) -> str:
-        """Return SQL of the new results in their stored form, all with revision 0."""
+    def _stored(self, found: str) -> str:
+        """Return SQL of new results in their stored form, all with revision 0."""
         definition, forms = self.definition, self.forms
         assert definition.engine is not None
         first = f"(w_start - pmod(w_start, {definition.engine.slice_ticks}L))"
@@ -205,7 +216,7 @@ class Results:
         names = dict(zip((key_column(k.name) for k in definition.spec.keys), self._keys, strict=True))
         columns = {name: names.get(name, quoted(name)) for name in forms.partials} | {SLICE: at, "revision": "0"}
         typed = [f"CAST({sql} AS {forms.partials[n].duck}) AS {quoted(n)}" for n, sql in columns.items()]
-        return f"SELECT {', '.join(typed)}, {PART} FROM ({Windows(definition, forms, work.at).results(_RAW)})"
+        return f"SELECT {', '.join(typed)}, {PART} FROM ({found})"
 
     def _revised(self, new: str, old: str) -> str:
         """Return SQL of *new* rows with the revision of the *old* row that they replace, plus one if that was shown and differs."""

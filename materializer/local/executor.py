@@ -291,30 +291,20 @@ class _Run:
 
     def _changed(self, name: str, step: Merge | Retract, images: Sequence[str]) -> str:
         """Return SQL of the partials of some images of the rows that changed."""
-        from materializer.lake.arrow import plain
-        from materializer.lake.capture.changed_rows import with_images
-        from materializer.lake.local_read import read_small_changes
-        from materializer.lake.span_rows import rows_of_spans
-
-        changed = read_small_changes(
+        rows = self.executor.read_changes(
             self.source.path,
             step.after,
             self.plan.source_version,
             list(self.forms.columns),
-            max_rows=self.executor.rows,
-            max_bytes=self.executor.size,
+            step.spans,
+            self.definition.spec.time_column,
+            self.definition.time_type,
+            images,
         )
-        if changed is None:
-            raise NotLocal("changes that only Spark can read, or more of them than were expected")
-        definition = self.definition
-        rows = rows_of_spans(
-            with_images(changed, images), step.spans, definition.spec.time_column, definition.time_type
-        )
-        rows = self.executor.bounded(plain(rows))
         inside = step.spans
         if self.hull is not None and not all(s.is_bounded for s in step.spans):
             inside = step.spans & SpanSet.of(self.hull)  # not always: merged rows may be gone from the source
-        return self._built(name, rows.select(list(self.forms.columns)), inside)
+        return self._built(name, rows, inside)
 
     # -- computing -------------------------------------------------------------------------------------------------------
 

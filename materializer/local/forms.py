@@ -46,17 +46,19 @@ RESULT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class PaneForms:
-    """What an engine runs whose windows share rows: these are aggregated by pane, and each pane goes into its windows.
+    """What an engine runs whose windows are made of smaller ones: of panes that windows share, or of stored and added sessions.
 
     Args:
         builds: Aggregate over source rows of each partial of a pane.
         merges: Aggregate over panes of each partial of a window.
         finals: Expression over the partials of a window of each measure.
+        stored: The stored column that holds each partial; empty where none does.
     """
 
     builds: dict[str, str]
     merges: dict[str, str]
     finals: dict[str, str]
+    stored: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,8 @@ class Forms:
         retracts: Aggregate over partial rows with their sign of each partial; empty where one cannot be subtracted.
         finals: Expression over a partial row of each measure.
         having: The condition on partial rows, or "".
-        panes: For an engine whose windows share rows; None where each window is made from rows.
+        panes: For an engine whose windows share rows, or whose stored results take added rows; None where each window is made
+            from rows.
         fills: What stands in a window without rows, for each measure that gets a constant.
     """
 
@@ -196,7 +199,9 @@ def _with_engine(forms: Forms, engine: EngineDefinition, typed: _Typing, rows: S
     layout, params = engine.layout, engine.params
     kinds = {name: forms.partials[f"v_{name}"] for name, _ in layout.reference}
     panes = None
-    if isinstance(params, TimeSeries) and params.window_sizes != (params.step,) and layout.is_mergeable:
+    shares = isinstance(params, TimeSeries) and params.window_sizes != (params.step,) and layout.is_mergeable
+    stored = layout.stored_as or {} if params.merges else {}
+    if shares or stored:
         built = {p.name: typed(p.build, rows, None) for p in layout.partials}
         scope = Scope({name: found.kind for name, found in built.items()}, are_rows=True)
         merges = {p.name: typed(str(p.merge), scope, scope.columns[p.name]).sql for p in layout.partials}
@@ -204,13 +209,14 @@ def _with_engine(forms: Forms, engine: EngineDefinition, typed: _Typing, rows: S
             {name: found.sql for name, found in built.items()},
             merges,
             {f"v_{n}": typed(sql, Scope(scope.columns), kinds[n]).sql for n, sql in layout.finals},
+            {name: f"v_{measure}" for name, measure in stored.items()},
         )
     fills = {
         f"v_{name}": typed(f"CAST({literal} AS {kinds[name].text})", Scope({}), kinds[name]).sql
         for (name, _), (kind, literal) in zip(layout.reference, params.fills, strict=False)
         if kind == "constant"
     }
-    plainly = () if panes else layout.reference
+    plainly = () if shares else layout.reference
     builds = {f"v_{name}": typed(sql, rows, kinds[name]).sql for name, sql in plainly}
     return replace(forms, builds=builds, panes=panes, fills=fills)
 

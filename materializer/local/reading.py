@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from materializer.core.compiled.definition import SLICE, Definition, key_column
 from materializer.core.engines.work import Key, KeySlices
-from materializer.core.refresh.plan import OPENED
+from materializer.core.refresh.plan import INSERTED, OPENED
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import SpanSet
 from materializer.local.kinds import NotLocal
@@ -107,6 +107,45 @@ class LocalReader:
         if found is None:
             raise NotLocal("files that only Spark can read, or more rows than were expected")
         return found
+
+    def read_changes(
+        self,
+        path: str,
+        after: int,
+        upto: int,
+        columns: Sequence[str],
+        spans: SpanSet,
+        at: str,
+        time_type: TimeType,
+        images: Sequence[str] | None = None,
+    ) -> pa.Table:
+        """Return the changed rows of (after, upto] in some spans of a table.
+
+        Args:
+            path: A table.
+            after: The version that is known already.
+            upto: The last version.
+            columns: Columns to return.
+            spans: The spans.
+            at: The time column.
+            time_type: The type of that column.
+            images: The images of rows that are returned; None where rows were only added.
+
+        Raises:
+            NotLocal: If Spark has to read them, or rows were not only added.
+        """
+        from materializer.lake.arrow import plain
+        from materializer.lake.capture.changed_rows import with_images
+        from materializer.lake.local_read import read_small_changes
+        from materializer.lake.span_rows import rows_of_spans
+
+        found = read_small_changes(path, after, upto, columns, max_rows=self.rows, max_bytes=self.size)
+        if found is None:
+            raise NotLocal("changes that only Spark can read, or more of them than were expected")
+        rows = rows_of_spans(found if images is None else with_images(found, images), spans, at, time_type)
+        if images is None and with_images(rows, INSERTED).num_rows < rows.num_rows:
+            raise NotLocal("changed rows where rows were only added when the plan was made")
+        return self.bounded(plain(rows)).select(list(columns))
 
     def read_results(
         self, definition: Definition, path: str, version: int, columns: Sequence[str], only: KeySlices

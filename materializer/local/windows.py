@@ -79,14 +79,40 @@ class Windows:
 
     # -- sessions --------------------------------------------------------------------------------------------------------
 
+    def merged(self, rows: str, stored: str) -> str:
+        """Return SQL of the sessions of added *rows* and of *stored* sessions together; both have the columns of the module."""
+        params, panes = self.definition.engine and self.definition.engine.params, self.forms.panes
+        if not isinstance(params, SessionWindow) or panes is None:
+            raise NotLocal("results that take no added rows")
+        by = [*self._groups, _AT]
+        placed = self._in_sessions(params, rows)
+        added = f"SELECT {', '.join([*by, *_named(panes.builds | _COUNTS)])} FROM ({placed}) GROUP BY {', '.join(by)}"
+        values = {name: quoted(column) for name, column in panes.stored.items()}
+        there = [*self._groups, f"w_start AS {_AT}", *_named(values), "n", "first_t", "last_t", KNOWN]
+        both = f"{added} UNION ALL BY NAME SELECT {', '.join(there)} FROM ({stored})"
+        group = f"{_by(self._groups)} ORDER BY first_t"
+        before = f"max(last_t) OVER ({group} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+        begins = f"coalesce(first_t - {before} >= {params.session_gap}, true)"
+        marked = f"SELECT *, CASE WHEN {begins} THEN first_t END AS mz_begin FROM ({both})"
+        so_far = f"{group} RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
+        joined = f"SELECT * REPLACE (max(mz_begin) OVER ({so_far}) AS {_AT}) FROM ({marked})"
+        merged = f"SELECT {', '.join([*by, *_named(panes.merges | _MERGED)])} FROM ({joined}) GROUP BY {', '.join(by)}"
+        return self._closed(params, f"SELECT {', '.join([*by, *_named(panes.finals), *_MERGED])} FROM ({merged})")
+
     def _sessions(self, p: SessionWindow, rows: str) -> str:
+        return self._closed(p, self._over_rows(self._in_sessions(p, rows), [*self._groups, _AT]))
+
+    def _in_sessions(self, p: SessionWindow, rows: str) -> str:
+        """Return SQL of rows with the start of their session."""
         order = f"{_by(self._groups)} ORDER BY {TIME}"
         begins = f"coalesce({TIME} - lag({TIME}) OVER ({order}) >= {p.session_gap}, true)"
         marked = f"SELECT *, CASE WHEN {begins} THEN {TIME} END AS mz_begin FROM {rows}"
         # of several rows with equal time only one is marked; the frame by value shows the mark to all of them
         so_far = f"{order} RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
-        placed = f"SELECT *, max(mz_begin) OVER ({so_far}) AS {_AT} FROM ({marked})"
-        found = self._over_rows(placed, [*self._groups, _AT])
+        return f"SELECT *, max(mz_begin) OVER ({so_far}) AS {_AT} FROM ({marked})"
+
+    def _closed(self, p: SessionWindow, found: str) -> str:
+        """Return SQL of sessions as results: with their end, and whether it has come."""
         end = f"(last_t + {p.session_gap})"
         newest = f"max(greatest(last_t, {KNOWN})) OVER ({_by(self._keys)})"
         is_final = f"({end} <= {newest} OR {_is_closed(p, end, self.at)})"

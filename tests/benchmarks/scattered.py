@@ -71,6 +71,14 @@ ENGINES: Final[Mapping[str, Mapping[str, Any]]] = {
     "snapshot": {"engine": "snapshot_window", "end": "until", "measures": {"n": "count(*)"}},
 }  # fmt: skip
 
+BUSY: Final = "long sessions"
+OTHER_ENGINES: Final[Mapping[str, Mapping[str, Any]]] = {
+    BUSY: {
+        "engine": "session_window", "session_gap": "30 minutes", "measures": {"total": "sum(v)", "n": "count(*)"},
+    },
+}  # fmt: skip
+"""Engines of single shapes."""
+
 
 def rows(
     rng: np.random.Generator, options: argparse.Namespace, count: int, start: int, length: int, first: int
@@ -125,8 +133,8 @@ class Cell:
     def lake(self, name: str = "lake") -> Materializer:
         """Return a lake with the aggregate, which nothing has computed yet."""
         m = Materializer(config=Config(lake=str(self.folder / name), sources={"source": self.source}))
-        if self.aggregate in ENGINES:
-            m.define("it", self.source, time="ts", keys=["k"], sequence="id", **ENGINES[self.aggregate])
+        if engine := (ENGINES | OTHER_ENGINES).get(self.aggregate):
+            m.define("it", self.source, time="ts", keys=["k"], sequence="id", **engine)
             return m
         if self.aggregate == "roll-up":
             m.apply(f"CREATE MATERIALIZED VIEW finer AS SELECT {AGGREGATES[KEYED]} FROM source GROUP BY 1, 2")
@@ -248,6 +256,23 @@ def _trades(cell: Cell) -> None:
         )
 
 
+def _visits(cell: Cell, count: int, first: int) -> pa.Table:
+    """Return events of users of whom a few have most of them."""
+    table = rows(cell.rng, cell.options, count, START, cell.length, first)
+    users = np.minimum(cell.rng.zipf(1.3, count), 200_000)
+    return table.set_column(table.column_names.index("k"), "k", pa.array(users))
+
+
+def _busy_users(cell: Cell) -> None:
+    """Write a source of 60 days in which sessions of the busiest users last for weeks."""
+    cell.length = 60 * DAY
+    table = _visits(cell, cell.options.rows, 0)
+    each = cell.options.rows // FILES
+    for i in range(FILES):
+        configuration = {"delta.enableChangeDataFeed": "true"} if i == 0 else None
+        write_deltalake(cell.source, table.slice(i * each, each), mode="append", configuration=configuration)
+
+
 def _history(refreshes: int) -> Callable[[Cell], None]:
     """Return what refreshes a lake many times, and then inserts scattered rows."""
 
@@ -267,6 +292,12 @@ SHAPES: Final[Mapping[str, tuple[str, int, Callable[[Cell], None], Callable[[Cel
     "texts of 1 MB, 12 inserts": (KEYED, 240, _wide(0, 1_000_000), lambda cell: _like_source(cell, 12)),
     "a million keys, 300 updates": (KEYED, 1_000_000, _million_keys, _update(300)),
     "20 M rows, 20,000 inserts": (BARS, 20_000_000, _trades, _insert(20_000)),
+    "2 M events of busy users, 3,500 inserts": (
+        BUSY,
+        2_000_000,
+        _busy_users,
+        lambda cell: cell.append(_visits(cell, 3_500, 2_000_000)),
+    ),
     "3,000 refreshes, 300 inserts": (KEYED, 0, Cell.fill, _history(3_000)),
 }
 """The aggregate, rows (0 as asked), how the source is written, and the change."""

@@ -93,6 +93,13 @@ class Layout:
             return "its tables do not count the rows of a group"
         return next(iter(self.not_retractable), "")
 
+    @property
+    def stored_as(self) -> dict[str, str] | None:
+        """The measure whose value is each partial, where every partial is the value of one and merges; else None."""
+        of = {final: name for name, final in self.finals}
+        found = {p.name: of[p.name] for p in self.partials if p.name in of}
+        return found if self.is_mergeable and len(found) == len(self.partials) else None
+
     def stored_in(self, columns: Container[str]) -> Layout:
         """Return the layout of a table with *columns*; an older table without the row count gets a layout without it."""
         if self.row_count is None or self.row_count in columns:

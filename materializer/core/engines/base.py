@@ -147,6 +147,11 @@ class WindowEngine:
         """
         raise NotImplementedError
 
+    @property
+    def merges(self) -> bool:
+        """Whether the results of added rows alone join stored results to those of all rows."""
+        return False
+
     def looks_at(self, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]] | None:  # noqa: ARG002 (of sessions)
         """Return which stored results of a key :meth:`ranges` looks at; None for all of them.
 

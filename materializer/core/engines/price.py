@@ -73,8 +73,8 @@ class EngineRates:
 
 RATES: Final[Mapping[ExecutorKind, EngineRates]] = {
     ExecutorKind.LOCAL: EngineRates(
-        raw=2e-6,
-        replaced=1.5e-6,
+        raw=1.5e-6,
+        replaced=1e-6,
         begin=0.1,
         opened=5e-7,
         looked_at=1.5e-6,

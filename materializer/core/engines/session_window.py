@@ -113,6 +113,11 @@ class SessionWindow(WindowEngine):
         return [(lo, min(hi + self.session_gap, POS_INF)) for lo, hi in _joined(self, spans)]
 
     @property
+    def merges(self) -> bool:
+        """Rows that are added make stored sessions longer and join them; they never split one."""
+        return not self.reopens and not self.use_system_time
+
+    @property
     def resumes_from(self) -> Literal["session"]:
         """A session that began earlier owns the rows within its gap."""
         return "session"

@@ -96,12 +96,15 @@ class Work:
         parts: The ranges to compute anew, or None for everything.
         since: The frozen boundary: no result below it is computed, and no raw row below it is read.
         only: The stored results that are replaced, where other keys of the same slices stay; None for whole slices.
+        added_after: The version of the source after which rows were only added, so that the parts are merged from them and from
+            stored results; None where raw rows of the parts are read.
     """
 
     at: ClosingClock
     parts: tuple[Part, ...] | None = None
     since: int = NEG_INF
     only: KeySlices | None = None
+    added_after: int | None = None
 
 
 def together(*found: ChangedKeys) -> ChangedKeys:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from materializer.core.engines.base import WindowEngine
@@ -22,6 +23,7 @@ from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import ChangeFeedGapError
 from materializer.journal.state import AggregateState
 from materializer.services.aggregate import Aggregate
+from materializer.services.planning.added_rows import added_after
 from materializer.services.planning.engine_rows import EngineRows
 from materializer.services.planning.everything import ANYWHERE, Everything, looked_at
 from materializer.services.planning.runs import Request
@@ -132,11 +134,14 @@ class EnginePlanner:
         if differed - spans and (more := dirt(spans | differed)) != taken:
             return self.run(state, window, more, partials_version, estimate, dirt, changed_in)
         changed, why_not = None, self._why_not_fine(state, taken)
-        cheaper = "" if why_not else self._everything.why(state, taken, partials_version, estimate)
+        after = added_after(self._rows, self._request, state, taken)
+        why = partial(self._everything.why, state, taken, partials_version, estimate)
+        cheaper = "" if why_not else why(merges=after is not None)
         if not why_not and not cheaper:
             changed, why_not = self._changed(state, taken, partials_version)
         if changed is not None:
-            cheaper = self._everything.why(state, taken, partials_version, estimate, changed)
+            after = after if changed.is_insert_only else None
+            cheaper = why(changed, merges=after is not None)
             changed = None if cheaper else changed
         at = self._bounds(state, changed)
         parts = None
@@ -146,7 +151,7 @@ class EnginePlanner:
             parts, conflicts, why_not, lives = self._parts(state, changed, at, partials_version, changed_in)
             if parts is not None:
                 results = sum(life.results for life in lives.values())
-                cheaper = self._everything.why(state, taken, partials_version, estimate, changed, results)
+                cheaper = why(changed, results, merges=after is not None)
                 parts = None if cheaper else parts
         if changed is not None and parts is not None:
             touched = SpanSet.union(self._definition.grid.cover(Span(p.start, p.end)) for p in parts)
@@ -159,19 +164,19 @@ class EnginePlanner:
                     state, window, more, partials_version, estimate, dirt, changed_in, reached_before=reached_before + 1
                 )
             # above the threshold everything is still to be materialised
-            work = Work(at, tuple(parts), state.frozen)
+            work = Work(at, tuple(parts), state.frozen, added_after=after)
             windows = self._limit.of_parts(work, lives, changed.rows, state.cursor, partials_version)
-            steps = self._fine(spans, touched - stale, changed, parts, estimate, windows)
+            steps = self._fine(spans, touched - stale, changed, work, estimate, windows)
             made = changed.rows * self._windows.share if windows is None else windows
             return EngineRun(work, steps, taken, conflicts, lives, made)
         whole = self._whole(window)
         if differed or cheaper:  # results anywhere may have been built on what differs, or lie around what changed
             whole |= SpanSet.of(Span(NEG_INF, state.threshold))
-        why = cheaper or why_not
-        rejected = (Rejected("recompute of what changed", why),)
+        reason = cheaper or why_not
+        rejected = (Rejected("recompute of what changed", reason),)
         work, cost = Work(at, since=state.frozen), estimate(above)
         windows = self._limit.of_everything(work, cost.rows, state.cursor, partials_version)
-        step = Recompute(whole & above, why, cost, rejected, is_rebuild=not cheaper, windows=windows)
+        step = Recompute(whole & above, reason, cost, rejected, is_rebuild=not cheaper, windows=windows)
         return EngineRun(work, (step,), taken, self._all_conflicts(state, taken, partials_version, changed_in))
 
     def again(self, state: AggregateState, plan: Plan, spans: SpanSet) -> Work:
@@ -406,15 +411,20 @@ class EnginePlanner:
         spans: SpanSet,
         replaced: SpanSet,
         changed: ChangedKeys,
-        parts: Sequence[Part],
+        work: Work,
         estimate: Callable[[SpanSet], Estimate],
         windows: int | None,
     ) -> tuple[Recompute | Settle, ...]:
         steps: list[Recompute | Settle] = []
         if replaced:
-            cost = estimate(raw_spans(parts, MAX_RAW_SPANS, last_long=self._windows.end is not None))
-            what = _counted(changed.rows, "changed row")
-            reason = f"{what}; results of {_counted(len({p.key for p in parts}), 'key')} touched"
+            parts = work.parts or ()
+            keys = _counted(len({p.key for p in parts}), "key")
+            if work.added_after is None:
+                cost = estimate(raw_spans(parts, MAX_RAW_SPANS, last_long=self._windows.end is not None))
+                reason = f"{_counted(changed.rows, 'changed row')}; results of {keys} touched"
+            else:
+                cost = Estimate(changed.rows, likely_rows=changed.rows)
+                reason = f"{_counted(changed.rows, 'added row')} merged into the stored results of {keys}"
             steps.append(Recompute(replaced, reason, cost, changed_rows=changed.rows, windows=windows))
         if others := spans - replaced:
             steps.append(Settle(others))

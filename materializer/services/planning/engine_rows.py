@@ -127,6 +127,13 @@ class EngineRows:
         """Return the stored results across an instant, joined into one."""
         return self._windows.kept_across(self._partials, version, bound)
 
+    @property
+    def may_merge(self) -> bool:
+        """Whether this process can let added rows into stored results."""
+        engine = self._definition.engine
+        merges = engine is not None and engine.params.merges and engine.layout.stored_as is not None
+        return merges and self._local is not None
+
     def executor_of(self, cost: Estimate) -> ExecutorKind:
         """Return what computes everything, as far as its cost tells."""
         local = self._local

@@ -9,7 +9,7 @@ from materializer.core.engines.base import WindowEngine
 from materializer.core.engines.price import FEW, RATES
 from materializer.core.engines.work import ChangedKeys
 from materializer.core.refresh.invalidation import Entry
-from materializer.core.refresh.plan import Estimate
+from materializer.core.refresh.plan import Estimate, ExecutorKind
 from materializer.core.time.spans import EVERYTHING, NEG_INF, Span, SpanSet
 from materializer.journal.state import AggregateState
 from materializer.services.planning.engine_rows import EngineRows
@@ -42,6 +42,8 @@ class Everything:
         estimate: Callable[[SpanSet], Estimate],
         changed: ChangedKeys | None = None,
         computed: int = 0,
+        *,
+        merges: bool = False,
     ) -> str:
         """Return why computing everything is cheaper than what changed rows touch, or "" where it is not, or may not be done.
 
@@ -52,6 +54,7 @@ class Everything:
             estimate: Cost of reading the raw rows of some spans.
             changed: The changed keys; None before they are read, when file statistics and the log tell how much changed.
             computed: Stored results in the slices that would be computed; 0 before the ranges of the keys are planned.
+            merges: Whether added rows would go into stored results here, and no raw row be read.
         """
         is_exact = self._rows.aggregate.definition.spec.lateness == "recompute"
         is_cut = self._request.inside is not None or self._request.options.run_buckets is not None
@@ -73,8 +76,9 @@ class Everything:
         stored = self._stored(version)
         rates = RATES[self._rows.executor_of(whole)]
         everything = rates.everything(whole.rows, stored.rows_in(ANYWHERE))
-        results = stored.rows_in(dirty)
-        changes = rates.changes(estimate(dirty).likely_rows, results, rows, touched, computed)
+        results, opened = stored.rows_in(dirty), estimate(dirty).likely_rows
+        by = RATES[ExecutorKind.LOCAL] if merges else rates
+        changes = by.changes(0 if merges else opened, results, rows, touched, computed)
         if not rates.is_worth_it(everything, changes):
             return ""
         return f"{rows:,} changed rows lie among about {results:,} results: computing everything is cheaper"

@@ -105,6 +105,8 @@ def rejecting(run: EngineRun, why: str) -> EngineRun:
 def _cost(run: EngineRun, observation: Observation, version: int, results: int) -> Estimate:
     """Return the cost of reading the raw rows of the keys of a run."""
     definition, parts = observation.aggregate.definition, run.work.parts or ()
+    if run.work.added_after is not None:
+        return sum((s.estimate for s in run.steps if isinstance(s, Recompute)), Estimate())
     within = values_of(definition.key_sources, {part.key for part in parts})
     source = observation.aggregate.source.path
     extent = files(source, version, definition.spec.time_column, definition.time_type, within)
