@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, TypeAlias
 from materializer.core.codec import JsonForm, json_fields
 from materializer.core.refresh.invalidation import Entries
 from materializer.core.refresh.plan import Plan, RunReport
+from materializer.core.refresh.source_mark import SourceMark
 from materializer.core.time.spans import NEG_INF, POS_INF, SpanSet
 
 _WORDS: Final = {NEG_INF: "-inf", POS_INF: "inf"}
@@ -21,6 +22,7 @@ Instant: TypeAlias = Annotated[
     ),
 ]
 """An instant; in JSON an infinite one is a word."""
+_LATER: Final = ("followed_end", "mark", "table_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +143,7 @@ class LeaseReleased:
     owner: str
 
 
-@json_fields(later=["reasons", "max_entries", "lateness", "waited", "expired", "followed_end"], omits=["followed_end"])
+@json_fields(later=["reasons", "max_entries", "lateness", "waited", "expired", *_LATER], omits=_LATER)
 @dataclass(frozen=True, slots=True)
 class Captured:
     """Changes up to *version* were captured into the invalidation log.
@@ -159,6 +161,8 @@ class Captured:
         expired: Rows that were deleted below the frozen boundary, as far as known; they make nothing dirty.
         followed_end: End of the bucket of the newest row that retention counts from, if rows lie past the clock;
             ``POS_INF`` if none do.
+        mark: What the source is at *version*; None if an earlier release captured it.
+        table_id: The id of the source since it was replaced; "" if it was not.
     """
 
     version: int
@@ -172,6 +176,8 @@ class Captured:
     waited: float | None = None
     expired: int = 0
     followed_end: Instant = POS_INF
+    mark: SourceMark | None = None
+    table_id: str = ""
 
 
 @json_fields(later=())

@@ -249,6 +249,8 @@ def _captured(state: AggregateState, event: Captured) -> AggregateState:
         changes=changes,
         lateness=state.lateness + Lateness.from_json(event.lateness),
         expired_rows=state.expired_rows + event.expired,
+        mark=state.mark if event.mark is None else state.mark.after(event.mark),
+        source=replace(state.source, table_id=event.table_id) if event.table_id else state.source,
         waits=(*state.waits, *([] if event.waited is None else [event.waited]))[-MAX_WAITS:],
     )
 

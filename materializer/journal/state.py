@@ -10,6 +10,7 @@ from materializer.core.codec import json_fields
 from materializer.core.refresh.invalidation import Cause, Entry, InvalidationLog
 from materializer.core.refresh.lateness import Lateness
 from materializer.core.refresh.plan import Plan, RunReport
+from materializer.core.refresh.source_mark import SourceMark
 from materializer.core.spec.spec import CONTINUOUS
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.journal.events import Instant, Lease, SourceIdentity
@@ -46,7 +47,7 @@ class Ended:
 LATER: Final = (
     *("verdict", "policy", "maintained", "builds", "switch", "is_closed", "canaries", "expired_rows", "followed_end"),
     *("frozen", "retired", "checks", "lateness", "waits", "previous", "policy_runs"),
-    *("table", "table_problem"),
+    *("table", "table_problem", "mark"),
 )
 """Fields that snapshots of earlier releases lack."""
 
@@ -57,7 +58,7 @@ LATER: Final = (
         *("held", "lease", "changes", "checks", "lateness", "waits", "previous", "policy_runs", "ended"),
     ),
     later=LATER,
-    omits=("table", "table_problem"),
+    omits=("table", "table_problem", "mark"),
 )
 @dataclass(frozen=True, slots=True)
 class AggregateState:
@@ -107,6 +108,7 @@ class AggregateState:
         expired_rows: Raw rows that were deleted below the frozen boundary, as far as known; they made nothing dirty.
         table: Name of the output in a catalog; "" without one.
         table_problem: Why the output does not have the name that the definition asks for; "" if nothing went wrong.
+        mark: What the source was at the cursor.
     """
 
     id: str
@@ -149,6 +151,7 @@ class AggregateState:
     expired_rows: int = 0
     table: str = ""
     table_problem: str = ""
+    mark: SourceMark = field(default_factory=SourceMark)
 
     @property
     def is_engine(self) -> bool:

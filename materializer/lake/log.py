@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from itertools import count
 from typing import Any, Final
 
@@ -133,6 +134,7 @@ class Commit:
         change_files: Files of the change data feed.
         transactions: Transaction identifiers in the commit, with their numbers.
         updated: The number of rows that an UPDATE counted, if its writer says so.
+        digest: Digest of its actions as they are written.
     """
 
     version: int
@@ -146,6 +148,7 @@ class Commit:
     change_files: tuple[ChangeFile, ...]
     transactions: Mapping[str, int]
     updated: int | None = None
+    digest: str = ""
 
     @property
     def is_data_change(self) -> bool:
@@ -175,7 +178,14 @@ def commits(
 
 def read_commit(path: str, version: int, column: TimeColumn | None = None) -> Commit:
     """Return the commit of *version*, with spans of *column*; raises as :func:`commits`."""
-    return _commit(path, version, [json_line(path, version, line) for line in lines_of(path, version)], column)
+    lines = list(lines_of(path, version))
+    found = _commit(path, version, [json_line(path, version, line) for line in lines], column)
+    return replace(found, digest=digest_of(lines))
+
+
+def digest_of(lines: Iterable[str]) -> str:
+    """Return a digest of the actions of a commit, which tells it from another one under the same number."""
+    return sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
 def placed(commit: Commit, column: TimeColumn) -> Commit:

@@ -157,6 +157,16 @@ class DeltaFolder:
             table = self.opened()
             return TableHead(table.version(), str(table.metadata().id))
 
+    def file_of(self, version: int) -> places.Identity | None:
+        """Return what tells the commit file of *version* from another file; of the newest version as it was looked at last."""
+        with self._lock:
+            if self._table is None:
+                noted = self._noted
+                known = None if noted is None or noted.head.version != version else noted.commit
+            else:
+                known = self._identity if self._table.version() == version else None
+        return known or identity(self.path, version)
+
     def _as_noted(self) -> NotedTable | None:
         """Return what another process noted, if the table was not opened yet and is still the same."""
         noted, look = self._noted, current_look(self.path)

@@ -1,4 +1,4 @@
-"""The properties ``maintain.*`` and ``log.max_entries``: how often tables are maintained, and how much is retained."""
+"""The properties ``maintain.*``, ``log.max_entries`` and ``source.on_replace``: of our tables, and of the one that is read."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from materializer.errors import MaterializerError
 
 EVERY: Final = "maintain.every"
 LOG_ENTRIES: Final = "log.max_entries"
+ON_REPLACE: Final = "source.on_replace"
+"""What a refresh makes of a source that was replaced: ``refresh``, or ``refuse``."""
 RETENTION: Final = "maintain.retention"
 HOUR_MICROS: Final = 3_600_000_000
 _DAY_HOURS: Final = 24

@@ -50,16 +50,18 @@ class Cause(IntEnum):
     """A user declared the span dirty."""
     LOST = 5
     """Neither the change feed nor file statistics show what changed."""
-    NEW = 6
+    SOURCE = 6
+    """The source is not the one that was captured: a column is another one, the table was replaced, or its history is another."""
+    NEW = 7
     """The span was never materialised."""
-    DIFFERED = 7
+    DIFFERED = 8
     """The published rows differ from the raw rows."""
-    REPAIRED = 8
+    REPAIRED = 9
     """The contents of our tables are unknown in the span."""
-    CONFLICT = 9
+    CONFLICT = 10
     """An update or an unknown change below the frozen boundary, or a change above the boundary that affects a result which
     begins below the boundary."""
-    RETIRED = 10
+    RETIRED = 11
     """The span is older than ``output.retention``: its rows are removed from our tables."""
 
 

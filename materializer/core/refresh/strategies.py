@@ -73,6 +73,7 @@ class Facts:
         frozen: The frozen boundary. Raw rows below it may be gone, so entries there are merged whatever the cost.
         keyed: The cost of reading the raw rows of the changed keys of some entries; None when a bucket is one group.
         not_keyed: Why changed keys are not recorded, at least not without Spark; empty when they are.
+        told: In which way the source is not the one that was captured; empty when it is.
         price: The seconds of a strategy, by its name, what it reads, and for which buckets.
         only: The one strategy that was asked for where it is allowed; "" when the price decides.
         tie: Prices that differ by fewer seconds do not decide.
@@ -94,6 +95,7 @@ class Facts:
     frozen: int = NEG_INF
     keyed: Callable[[Sequence[Entry]], Estimate] | None = None
     not_keyed: str = ""
+    told: str = ""
     price: Callable[[str, Estimate, SpanSet], float] = by_rates
     only: str = ""
     tie: float = 1e9
@@ -114,6 +116,7 @@ _REASONS: Final = {
     Cause.INVALIDATED: "invalidated by hand",
     Cause.DIFFERED: "a canary found it to differ from its raw rows",
     Cause.LOST: "the source can no longer tell what changed",
+    Cause.SOURCE: "the source is not the one that was captured",
     Cause.NEW: "never materialised",
     Cause.REPAIRED: "repaired: what the tables hold there is not known",
     Cause.CONFLICT: "rows were updated or written again below the frozen bound, or a result that begins there has changed, "
@@ -265,8 +268,9 @@ def _recomputes(
             )
         if why_not:
             rejected.append(Rejected(BY_KEY, why_not, by_keys))
-        is_rebuild = cause in {Cause.LOST, Cause.REPAIRED} or facts.is_first
-        yield Recompute(spans, _REASONS[cause], raw, tuple(rejected), is_rebuild, changed, seconds=whole)
+        is_rebuild = cause in {Cause.LOST, Cause.SOURCE, Cause.REPAIRED} or facts.is_first
+        reason = facts.told if cause is Cause.SOURCE and facts.told else _REASONS[cause]
+        yield Recompute(spans, reason, raw, tuple(rejected), is_rebuild, changed, seconds=whole)
 
 
 def _split_frozen(taken: Iterable[Entry], edge: int) -> tuple[dict[int, SpanSet], tuple[Entry, ...]]:

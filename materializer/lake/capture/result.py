@@ -18,6 +18,7 @@ class Rung(StrEnum):
     FEED = "feed"
     FILES = "files"
     LOST = "lost"
+    SOURCE = "source"
 
 
 @dataclass(frozen=True, slots=True)

@@ -222,7 +222,10 @@ class Definitions:
         if unfit := batch.misfits_of_child(spec, source.path):
             raise DefinitionError([*lineage.problems_of(spec, source.path, self._root, batch.states), *unfit])
         if existing is not None and impact.is_same(spec, existing, source, folder):
-            prepared = self._same_data(spec, existing, folder, source)
+            # a later commit replaced the table at this path: the next refresh sees it
+            is_there = source.path == existing.source.path
+            at = replace(source, table_id=existing.source.table_id) if is_there else source
+            prepared = self._same_data(spec, existing, folder, at)
             return prepared if build is None else _going_on(prepared, prepared.change, "abandoned", build)
         if existing is not None and build is not None and impact.is_same(spec, build, source, folder):
             prepared = self._same_data(spec, build, folder, source)
@@ -311,7 +314,12 @@ class Definitions:
         is_named_alike = (old.source, existing.source) == (new.source, source)
         is_unchanged = is_named_alike and metadata_fingerprint(old) == metadata_fingerprint(new)
         kind = "unchanged" if is_unchanged else "metadata"
-        change = DefinitionChange(existing.name, kind, differences(old, new), source.path, existing.cursor)
+        moved = (
+            ()
+            if source.path == existing.source.path
+            else (f"- source {existing.source.path}", f"+ source {source.path}")
+        )
+        change = DefinitionChange(existing.name, kind, differences(old, new) + moved, source.path, existing.cursor)
         return CheckedDefinition(change, new, source, dict(existing.schemas), existing)
 
     def _suites(

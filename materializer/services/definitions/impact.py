@@ -15,12 +15,14 @@ from materializer.core.time.grid import build as grid_of
 from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.journal.state import AggregateState
+from materializer.lake.capture import source_marks
 from materializer.lake.extent import files
 from materializer.lake.table import DeltaFolder
 from materializer.services.aggregate import partials_path
 from materializer.services.definitions import calendars
 from materializer.services.definitions.batch import Awaited
 from materializer.services.definitions.coverage import required_start
+from materializer.services.definitions.replaced import goes_on
 
 
 def is_same(
@@ -34,7 +36,7 @@ def is_same(
     spec = calendars.as_stored(spec, old, existing.threshold) if spec.is_engine else spec
     types = {name.lower(): kind for name, kind in folder.schema()}
     return (
-        is_same_table(source, existing.source)
+        is_same_table(source, existing)
         and data_fingerprint(replace(spec, source=old.source)) == data_fingerprint(old)
         and all(types.get(name.lower()) == kind for name, kind in old.read_types)
         and folder.head().version >= existing.cursor
@@ -42,9 +44,23 @@ def is_same(
     )
 
 
-def is_same_table(source: SourceIdentity, before: SourceIdentity) -> bool:
-    """Whether two names stand for one table, which may have been renamed in its catalog in between."""
-    return (source.path, source.table_id) == (before.path, before.table_id)
+def is_same_table(source: SourceIdentity, existing: AggregateState) -> bool:
+    """Whether a name stands for the table that an aggregate reads, which may have another name, place or content since.
+
+    A table that was replaced by a later commit is the same, and so is one that was moved or copied to another folder: there the
+    commit at the cursor is the one that was captured.
+    """
+    before = existing.source
+    if not source.table_id:  # the same command makes it
+        return False
+    if source.path == before.path:
+        return source.table_id == before.table_id or goes_on(existing)
+    known = existing.mark.commits.get(str(existing.cursor)) or source_marks.digest(before.path, existing.cursor)
+    return (
+        source.table_id == before.table_id
+        and bool(known)
+        and known == source_marks.digest(source.path, existing.cursor)
+    )
 
 
 def is_of_partials(

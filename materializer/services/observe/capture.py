@@ -24,10 +24,13 @@ from materializer.journal.events import Captured
 from materializer.journal.state import AggregateState
 from materializer.lake.capture import capture as lake
 from materializer.lake.capture.capture import CapturedPiece, NeedsSpark, Rung, Segment, VersionCount
+from materializer.lake.capture.source_marks import mark
 from materializer.lake.keys import why_not_recorded
 from materializer.lake.log import LogGapError
 from materializer.lake.table import DeltaFolder
 from materializer.services.aggregate import Aggregate
+from materializer.services.observe import source_breaks
+from materializer.services.observe.source_breaks import SourceBreak
 
 if TYPE_CHECKING:
     from materializer.services.observe.feed_limit import FeedLimit
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
 
 MOST_COUNTS: Final = 100
 """Versions of which a capture records one by one how many rows they changed."""
-_CAUSES: Final = {Rung.FEED: Cause.CHANGE, Rung.FILES: Cause.FILES, Rung.LOST: Cause.LOST}
+_CAUSES: Final = {Rung.FEED: Cause.CHANGE, Rung.FILES: Cause.FILES, Rung.LOST: Cause.LOST, Rung.SOURCE: Cause.SOURCE}
 
 
 class Capture:
@@ -63,8 +66,11 @@ class Capture:
             SourceSchemaChangedError: If a column that the definition reads changed its type or went away.
             SourceReplacedError: If the source is another table now.
         """
-        self._check_schema()
+        self._check_schema(state)
         aggregate, grid = self._aggregate, self._aggregate.definition.grid
+        reads = [name for name, _ in aggregate.definition.spec.read_types]
+        if broken := source_breaks.found(state, version, reads):
+            return self._anew(state, version, broken)
         found = lake.capture_without_spark(
             state.source.path,
             after=state.cursor,
@@ -79,7 +85,7 @@ class Capture:
             floor=grid.floor,
             next_edge=grid.next,
             frozen_below=state.frozen,
-            reads=[name for name, _ in aggregate.definition.spec.read_types],
+            reads=reads,
             why_not_read=None if self._limit is None else self._limit.of(state),
         )
         captured = found.captured if isinstance(found, NeedsSpark) else found
@@ -104,6 +110,22 @@ class Capture:
             lateness=lateness.as_json(),
             waited=_waited(state),
             expired=expired,
+            mark=mark(DeltaFolder.at(state.source.path), version, reads),
+        )
+
+    def _anew(self, state: AggregateState, version: int, broken: SourceBreak) -> Captured:
+        """Return that everything is dirty, because the source is not the one that was captured."""
+        spec, first = self._aggregate.definition.spec, min(state.cursor + 1, version)
+        piece = CapturedPiece(SpanSet.of(EVERYTHING), Rung.SOURCE, False, ANY_ROWS, None, first, version)
+        reads = [name for name, _ in spec.read_types]
+        return Captured(
+            version,
+            tuple(_kept(self._all_of(state, piece), state.discarded)),
+            counts=({"version": version, "rung": Rung.SOURCE.value, "rows": None},),
+            reasons=(broken.told,),
+            max_entries=log_entries_of(spec, self._config.log_max_entries),
+            mark=mark(DeltaFolder.at(state.source.path), version, reads, broken.told),
+            table_id=broken.table_id,
         )
 
     def _entries(self, state: AggregateState, captured: lake.CaptureResult) -> Iterator[Entry]:
@@ -228,13 +250,15 @@ class Capture:
 
         return lambda rows: evaluated(definition, rows)
 
-    def _check_schema(self) -> None:
+    def _check_schema(self, state: AggregateState) -> None:
         aggregate = self._aggregate
         now = {name.lower(): kind for name, kind in DeltaFolder.at(aggregate.source.path).schema()}
         for name, kind in aggregate.definition.spec.read_types:
             found = now.get(name.lower())
             if found != kind:
-                what = "is gone" if found is None else f"is {found} now"
+                other = source_breaks.now_called(state, name) if found is None else None
+                gone = "is gone" if other is None else f"is called '{other}' now"
+                what = gone if found is None else f"is {found} now"
                 raise SourceSchemaChangedError(
                     f"'{aggregate.name}' reads column '{name}' as {kind}, but in its source it {what}",
                     hint=f"apply a definition of '{aggregate.name}' that fits the source",

@@ -8,7 +8,6 @@ plan says so.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -25,6 +24,7 @@ from materializer.journal.state import AggregateState
 from materializer.services.aggregate import Aggregate
 from materializer.services.planning.added_rows import added_after
 from materializer.services.planning.engine_rows import EngineRows
+from materializer.services.planning.engine_run import EngineRun
 from materializer.services.planning.everything import ANYWHERE, Everything, looked_at
 from materializer.services.planning.runs import Request
 from materializer.services.planning.window_limit import WindowLimit
@@ -41,29 +41,6 @@ WIDER: Final = (32,)
 MAX_RAW_SPANS: Final = 64
 FAR: Final = 4
 """After so many times that results reach dirt outside a run, all dirt is taken along."""
-
-
-@dataclass(frozen=True, slots=True)
-class EngineRun:
-    """What planning a run of an engine came to.
-
-    Args:
-        work: What is computed.
-        steps: The plan's steps.
-        taken: The dirt that it does away with.
-        conflicts: Slices below the frozen bound whose results would change, and stay as they are.
-        lives: The life of each key of the work, with its stored results.
-        made: Upper bound of the results that they have more afterwards.
-        results: Upper bound of the results that are computed, where only those of some keys are replaced.
-    """
-
-    work: Work
-    steps: tuple[Recompute | Settle, ...]
-    taken: tuple[Entry, ...]
-    conflicts: SpanSet = field(default_factory=SpanSet)
-    lives: Mapping[Key, Life] = field(default_factory=dict)
-    made: int = 0
-    results: int | None = None
 
 
 class EnginePlanner:
@@ -215,6 +192,8 @@ class EnginePlanner:
             return "the change feed could not be read a moment ago"
         if any(e.cause is Cause.DIFFERED for e in taken):
             return "a canary found kept results to differ: what lies around a change is not told by them"
+        if any(e.cause is Cause.SOURCE for e in taken):
+            return state.mark.told
         unknown = [e.span for e in taken if e.after is None and e.span.start < state.threshold]
         if any(s.start == NEG_INF for s in unknown):
             return "everything is dirty"

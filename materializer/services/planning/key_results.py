@@ -21,7 +21,7 @@ from materializer.lake.extent import files
 from materializer.lake.key_rows import values_of
 from materializer.lake.keys import why_not_recorded
 from materializer.services.observe.observe import Observation, estimate_of
-from materializer.services.planning.engine_planner import EngineRun
+from materializer.services.planning.engine_run import EngineRun
 
 WORTH: Final = 1_000
 """Stored results of other keys that have to lie in the slices at least; fewer are copied."""

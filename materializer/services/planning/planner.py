@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from materializer.core.compiled.definition import Definition
     from materializer.lake.extent import Extent
     from materializer.local.executor import LocalExecutor
-    from materializer.services.planning.engine_planner import EnginePlanner, EngineRun
+    from materializer.services.planning.engine_planner import EnginePlanner
+    from materializer.services.planning.engine_run import EngineRun
     from materializer.spark.run.spark import Spark
 
 WHOLE: Final = 1 << 62
@@ -313,6 +314,7 @@ class RunPlanner:
             not_retractable=definition.layout.why_not_retract or _checks_rows(definition),
             is_first=state.threshold == NEG_INF,
             no_feed_reason="the change feed could not be read a moment ago",
+            told=state.mark.told,
             frozen=state.frozen,
             keyed=(lambda entries: self.observation.raw_of_keys(state.cursor, entries)) if has_keys else None,
             not_keyed=(why_not_recorded(definition) or _unknown_keys(definition)) if has_keys else "",

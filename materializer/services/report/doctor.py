@@ -26,7 +26,7 @@ from materializer.services.aggregate import Aggregate
 from materializer.services.definitions import lineage
 from materializer.services.delivery import registration
 from materializer.services.maintenance.maintain import Maintainer
-from materializer.services.observe import frozen_bound
+from materializer.services.observe import frozen_bound, source_breaks
 from materializer.services.observe.dirty import stuck_spans
 from materializer.services.planning.prices import prices_of
 from materializer.services.repair.diagnose import TableCondition, diagnose
@@ -268,6 +268,10 @@ class Doctor:
                 yield DoctorFinding("error", state.name, problem.code, problem.message, problem.hint)
         if parent is not None and (head.table_id != state.source.table_id or head.version < state.cursor):
             return  # reported with the tables; a repair corrects it
+        if broken := source_breaks.to_come(state):
+            hint = "the next refresh computes everything anew; 'source.on_replace' = 'refuse' lets it stop instead"
+            yield DoctorFinding("warning", state.name, broken.code, broken.told, hint)
+            return
         if head.table_id != state.source.table_id:
             hint = "apply the definition again to build from the new table, or drop the aggregate"
             yield DoctorFinding("error", state.name, "source.replaced", "the source was dropped and recreated", hint)

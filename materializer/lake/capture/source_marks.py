@@ -1,0 +1,120 @@
+"""Whether a source is still the one that was captured: by the commit at the cursor, its id, and its columns underneath.
+
+A column is more than its name. With column mapping it keeps a physical name and a field id when it is renamed, and one that is
+dropped and added again gets others. A commit is more than its number: a table that was put back from an older copy and then
+written to has other commits under the same numbers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from deltalake.exceptions import DeltaError
+
+from materializer.core.refresh.source_mark import SourceMark
+from materializer.errors import LogGapError, MaterializerError, SourceDamagedError, TableNotFoundError
+from materializer.lake.log import digest_of, lines_of
+from materializer.lake.table import DeltaFolder, open_table
+
+_NAME, _ID = "delta.columnMapping.physicalName", "delta.columnMapping.id"
+
+
+def names_underneath(schema_json: str) -> dict[str, str]:
+    """Return what Delta calls each column of a schema, with the fields inside it, by its name in small letters.
+
+    It is the physical name, and the names of fields in brackets. Without column mapping it is the name itself, so a table that is
+    upgraded to column mapping has the same columns as before.
+
+    Examples:
+        >>> names_underneath('{"fields": [{"name": "X", "type": "long", "metadata": {}}]}')
+        {'x': 'X'}
+    """
+    return {field["name"].lower(): _underneath(field) for field in json.loads(schema_json)["fields"]}
+
+
+def _underneath(field: Mapping[str, Any]) -> str:
+    name = str((field.get("metadata") or {}).get(_NAME, field["name"]))
+    return name + _inside(field["type"])
+
+
+def _inside(kind: Any) -> str:
+    if isinstance(kind, str):
+        return ""
+    match kind["type"]:
+        case "struct":
+            return f"({', '.join(sorted(map(_underneath, kind['fields'])))})"
+        case "array":
+            return _inside(kind["elementType"])
+        case "map":
+            return _inside(kind["keyType"]) + _inside(kind["valueType"])
+    return ""
+
+
+def digest(path: str, version: int) -> str:
+    """Return the digest of a commit; "" if the log no longer has the commit."""
+    try:
+        return digest_of(lines_of(path, version))
+    except (LogGapError, SourceDamagedError, TableNotFoundError):
+        return ""
+
+
+def mark(table: DeltaFolder, version: int, reads: Iterable[str], told: str = "") -> SourceMark:
+    """Return what a source is at its newest version.
+
+    Args:
+        table: The source.
+        version: Its newest version.
+        reads: The columns that are read.
+        told: Why everything is dirty; "" if it is not.
+    """
+    try:
+        found = table.commits(version - 1, version)[0].digest  # which a capture has read
+    except LogGapError:
+        found = ""
+    named = names_underneath(table.schema_json())
+    columns = {name.lower(): named[name.lower()] for name in reads if name.lower() in named}
+    return SourceMark(columns, {str(version): found} if found else {}, table.file_of(version) or (), told)
+
+
+def has_other_commit(table: DeltaFolder, version: int, known: SourceMark) -> bool:
+    """Return whether a captured version is another commit now; False where that cannot be told."""
+    before = known.commits.get(str(version))
+    if not before or known.file == table.file_of(version):
+        return False
+    found = digest(table.path, version)
+    return bool(found) and found != before
+
+
+def last_common(table: DeltaFolder, known: SourceMark) -> int | None:
+    """Return the newest captured version whose commit is still the same; None if none of those that are remembered is."""
+    same = (int(v) for v, before in known.commits.items() if digest(table.path, int(v)) == before)
+    return max(same, default=None)
+
+
+def columns_before(table: DeltaFolder, cursor: int, known: SourceMark, reads: Iterable[str]) -> Mapping[str, str]:
+    """Return what the columns were called underneath at the cursor; by the log where no capture says it, {} where nothing does."""
+    if known.columns:
+        return known.columns
+    try:
+        named = names_underneath(open_table(table.path, cursor).schema().to_json())
+    except (MaterializerError, DeltaError):
+        return {}
+    return {name.lower(): named[name.lower()] for name in reads if name.lower() in named}
+
+
+def goes_on(table: DeltaFolder, cursor: int, table_id: str, known: SourceMark) -> bool:
+    """Return whether the log of a table with another id goes on from what was captured: a commit after the cursor replaced it."""
+    if table.head().version <= cursor or has_other_commit(table, cursor, known):
+        return False
+    try:
+        return str(open_table(table.path, cursor).metadata().id) == table_id
+    except (MaterializerError, DeltaError):
+        return False
+
+
+def replaced_at(table: DeltaFolder, cursor: int, version: int, table_id: str) -> int:
+    """Return the last version after the cursor that gave the table another id."""
+    commits = table.commits(cursor, version)
+    return max((c.version for c in commits if c.metadata and c.metadata.id != table_id), default=version)

@@ -1,0 +1,77 @@
+"""In which way a source is not the one that was captured: the words that plans give as the reason, and what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from materializer.core.spec.spec import AggregateSpec
+from materializer.journal.state import AggregateState
+from materializer.lake.capture import source_marks
+from materializer.lake.table import DeltaFolder
+from materializer.services.definitions.replaced import goes_on
+
+
+@dataclass(frozen=True, slots=True)
+class SourceBreak:
+    """A source that is not the one that was captured.
+
+    Args:
+        told: In which way, in words.
+        code: ``source.replaced``, ``source.diverged`` or ``source.columns``.
+        table_id: Its id, if that is another one; else "".
+    """
+
+    told: str
+    code: str
+    table_id: str = ""
+
+
+def found(state: AggregateState, version: int, reads: Iterable[str]) -> SourceBreak | None:
+    """Return in which way a source at its newest *version* is not the one that was captured; None if it is.
+
+    Args:
+        state: The aggregate that reads it.
+        version: Its newest version.
+        reads: The columns that the aggregate reads.
+    """
+    table, known = DeltaFolder.at(state.source.path), state.mark
+    names, table_id = list(reads), table.head().table_id
+    if table_id != state.source.table_id:
+        at = source_marks.replaced_at(table, state.cursor, version, state.source.table_id)
+        return SourceBreak(f"version {at} of the source replaced the table", "source.replaced", table_id)
+    if source_marks.has_other_commit(table, state.cursor, known):
+        common = source_marks.last_common(table, known)
+        since = "another one" if common is None else f"another one after version {common}"
+        told = f"the history of the source is {since}: it was put back from a copy, or a copy was written to"
+        return SourceBreak(told, "source.diverged")
+    if version == state.cursor:
+        return None
+    before = source_marks.columns_before(table, state.cursor, known, names)
+    now = source_marks.names_underneath(table.schema_json())
+    others = [n for n in names if before.get(n.lower(), now.get(n.lower())) != now.get(n.lower())]
+    if not others:
+        return None
+    called = {underneath: name for name, underneath in now.items()}
+    words = (_what(name, called.get(before[name.lower()])) for name in others)
+    return SourceBreak(f"since version {state.cursor} of the source {'; '.join(words)}", "source.columns")
+
+
+def to_come(state: AggregateState) -> SourceBreak | None:
+    """Return in which way the source, which is there, is not the one that was captured, where a refresh would go on with it."""
+    head = DeltaFolder.at(state.source.path).head()
+    if head.version < state.cursor or (head.table_id != state.source.table_id and not goes_on(state)):
+        return None
+    return found(state, head.version, [name for name, _ in AggregateSpec.from_json(state.spec).read_types])
+
+
+def now_called(state: AggregateState, name: str) -> str | None:
+    """Return what a column that was captured is called in the source now; None if it is not known, or not there."""
+    now = source_marks.names_underneath(DeltaFolder.at(state.source.path).schema_json())
+    before = state.mark.columns.get(name.lower())
+    return next((other for other, underneath in now.items() if underneath == before), None)
+
+
+def _what(name: str, other: str | None) -> str:
+    became = "is not there any more" if other is None else f"is called '{other}' now"
+    return f"another column is called '{name}', and what was called that {became}"
