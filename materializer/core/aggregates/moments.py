@@ -9,10 +9,16 @@ Source: Chan, Golub, LeVeque, "Updating formulae and a pairwise algorithm for co
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from materializer.core.aggregates.layout import PartialColumn
 from materializer.core.aggregates.parts import Parts, group, partial_name, plain
 from materializer.core.spec.spec import Call
+
+LEAST_SQUARED: Final = 1e-150
+MOST_SQUARED: Final = 1e150
+"""Between these two, squares of numbers and sums of them are doubles of full precision. Beyond, Spark's results depend on how
+the rows lie in partitions: 0, NaN, infinity or a number."""
 
 
 def variance(call: Call) -> Parts:
