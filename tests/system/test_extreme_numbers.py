@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from datetime import timedelta
+from decimal import Context, Decimal
 
 import pyarrow as pa
 import pytest
@@ -72,3 +74,52 @@ def test_squares_that_are_no_doubles(site: Site) -> None:
     plain = {k: values for k, *values in site.rows(f"SELECT k, {', '.join(shown)} FROM {table.sql} GROUP BY k")}
     found = {k: [values[at] for at in places] for _, k, *values in site.published("v")}
     assert [] == [(k, found[k], plain[k]) for k in LOST | DEFINED if not same(found[k], plain[k])]
+
+
+DECIMALS = {"a": (38, 18), "b": (38, 0), "c": (38, 1), "d": (38, 25), "e": (37, 37), "f": (30, 2), "g": (16, 0)}
+
+
+def _decimals(precision: int, scale: int, choose: random.Random) -> dict[str, list[int]]:
+    """Return groups of unscaled numbers of a type, of which the sum and the mean have a place in Spark's types for them."""
+    most = 10 ** min(precision, 38 - min(38, scale + 4) + scale)
+    found = {"largest": [most - 1], "largest two": [most - 1, most - 2], "thirds": [-(most // 3), 1 - most // 3, 7]}
+    found["one of many"] = [most // 10 + 4, -(most // 10), *[0] * 19]
+    for at in range(30):
+        count = choose.randrange(2, 36)  # of a quotient whose 38 digits are followed by 4…9, Spark rounds twice
+        found[f"many {at}"] = [
+            choose.choice([1, -1]) * min(choose.randrange(most // 10, most) * count, 10**precision - 1)
+        ]
+        found[f"many {at}"] += [0] * (count - 1)
+        found[f"small {at}"] = [choose.randrange(-50, 50) for _ in range(count)]
+    return found
+
+
+def test_averages_of_wide_decimals(site: Site) -> None:
+    """
+    The average of decimals of up to 38 digits is plain Spark's in each digit, wherever the mean has a place in its type.
+    """
+    choose = random.Random(7)
+    rows = [
+        {"ts": DAY + timedelta(minutes=i), "k": f"{name} {k}", name: Decimal(value).scaleb(-scale, Context(prec=60))}
+        for name, (precision, scale) in DECIMALS.items()
+        for k, values in _decimals(precision, scale, choose).items()
+        for i, value in enumerate(values)
+    ]
+    columns = [(name, pa.decimal128(*kind)) for name, kind in DECIMALS.items()]
+    schema = pa.schema([("ts", pa.timestamp("us", "UTC")), ("k", pa.string()), *columns])
+    table = site.table(schema=schema)
+    measures = ", ".join(f"avg({name}) AS {name}" for name in DECIMALS)
+    site.lake.apply(
+        f"CREATE MATERIALIZED VIEW v AS SELECT date_trunc('day', ts) AS at, k, {measures} FROM trades GROUP BY 1, 2"
+    )
+    for at in range(2):
+        table.write(
+            pa.Table.from_pylist([row for row in rows if row["k"].endswith(str(at)) == bool(at)], schema=schema)
+        )
+        site.lake.refresh("v")
+
+    assert site.rows(f"SELECT date_trunc('day', ts), k, {measures} FROM {table.sql} GROUP BY 1, 2") == site.published(
+        "v"
+    )
+    report = site.lake.verify("v")
+    assert report.is_equal, report.examples
