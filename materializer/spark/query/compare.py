@@ -9,12 +9,13 @@ from typing import Any, Final
 from uuid import uuid4
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as sf
 
 from materializer.core.aggregates.moments import LEAST_SQUARED, MOST_SQUARED
 from materializer.core.compiled.bucket_sql import bucket_end_sql, bucket_start_sql, instant_of_sql
 from materializer.core.compiled.definition import Definition, quoted
+from materializer.core.compiled.shown import SAME_SHARE
 from materializer.core.spec.spec import Call, Measure
 from materializer.core.time.spans import SpanSet
 from materializer.errors import SparkError
@@ -268,6 +269,16 @@ def _parts(call: Call) -> list[tuple[str, str]]:
                     test += f" OR {largest} > 0 AND {largest} < {LEAST_SQUARED ** (1 / times)!r}D"
             parts.append((total, f"coalesce({test}, false)"))
     return parts
+
+
+def is_same(a: Column, b: Column, *, inexact: bool) -> Column:
+    """Return whether readers of an output see no difference between two values; of an inexact double its last digits do not count."""
+    same = a.eqNullSafe(b)
+    if not inexact:
+        return same
+    largest = sf.greatest(sf.abs(a), sf.abs(b))
+    near = (largest < sf.lit(float("inf"))) & (sf.abs(a - b) <= SAME_SHARE * largest)
+    return same | sf.coalesce(near, sf.lit(False))
 
 
 def kind_of(row: dict[str, Any]) -> str:
