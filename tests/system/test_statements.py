@@ -12,6 +12,7 @@ from materializer.core.language import statement
 from materializer.core.spec.spec import Key
 from materializer.core.sql import formulas
 from materializer.errors import DefinitionError, SparkError
+from tests.local.comparing import same
 from tests.system.builders import DAY, Site
 
 ROWS = [
@@ -41,7 +42,7 @@ STATEMENTS = {
 
 NAMES = {
     "CAST(price AS DOUBLE)": "sum avg mean min max var_pop var varp std stddev stdp med sem skew kurtosis sum2 sum3 sum4 prod",
-    "CAST(price AS DOUBLE), price * 2": "covar covarp corr beta regr_intercept wsum wavg",
+    "CAST(price AS DOUBLE), price * 2": "covar covarp corr beta regr_intercept regr_r2 regr_count regr_sxx regr_sxy regr_syy regr_avgx regr_avgy wsum wavg",
     "CAST(price AS DECIMAL(10,2))": "sum avg",
     "sym, price": "min_by max_by",
     "price, note": "atimax atimin count",
@@ -81,6 +82,31 @@ def test_a_statement_is_what_plain_spark_says(site: Site, name: str) -> None:
     assert report.is_equal, report.examples
     window = ("2024-03-01T00:00:00Z", "2024-03-02T00:00:00Z") if name != "months" else ()
     assert site.lake.verify(name, *window).is_equal
+
+
+def test_regressions_are_what_plain_spark_says(site: Site) -> None:
+    """
+    Each function of a regression has Spark's rows and types: of pairs where one is null, of constants, and of none.
+    """
+    pairs = {
+        "r": "price, length(note)",
+        "c": "price, length(sym)",
+        "d": "length(sym), price",
+        "n": "price, nullif(price, price)",
+    }
+    names = ["slope", "intercept", "r2", "count", "sxx", "sxy", "syy", "avgx", "avgy"]
+    shown = ", ".join(f"regr_{name}({pair}) AS {key}_{name}" for key, pair in pairs.items() for name in names)
+    text = f"SELECT date_trunc('hour', ts) AS at, {shown} FROM trades GROUP BY 1"
+    site.lake.apply(f"CREATE MATERIALIZED VIEW regressions AS {text}")
+    site.lake.refresh("regressions")
+
+    plain, ours = (
+        site.rows(text.replace("FROM trades", f"FROM {site.tables['trades'].sql}")),
+        site.published("regressions"),
+    )
+    assert [list(map(type, row)) for row in plain] == [list(map(type, row)) for row in ours]
+    assert all(same(list(a), list(b)) for a, b in zip(plain, ours, strict=True))
+    assert site.lake.verify("regressions").is_equal
 
 
 def test_every_aggregate_is_verified_as_typed(site: Site) -> None:

@@ -91,7 +91,7 @@ WINDOW_ONLY: Final = names_in("row_number rank dense_rank percent_rank cume_dist
 AGGREGATES: Final = registry.names() | {registry.ROLLUP}
 
 UNSUPPORTED_AGGREGATES: Final = names_in("""
-    skewness try_sum try_avg regr_avgx regr_avgy regr_count regr_r2 regr_sxx regr_sxy regr_syy histogram_numeric
+    skewness try_sum try_avg histogram_numeric
     count_min_sketch bitmap_construct_agg bitmap_or_agg bitmap_and_agg hll_sketch_agg hll_union_agg theta_sketch_agg
     theta_union_agg theta_intersection_agg kll_sketch_agg_bigint kll_sketch_agg_double kll_sketch_agg_float
     kll_merge_agg_bigint kll_merge_agg_double kll_merge_agg_float approx_top_k approx_top_k_accumulate
