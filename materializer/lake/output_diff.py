@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from materializer.core.compiled.shown import SAME_SHARE
 from materializer.core.refresh.output_feed import CHANGE, META, REASON, ChangeType, Reason
 from materializer.core.time.slice_column import SliceColumn
 from materializer.core.time.spans import SpanSet
@@ -109,6 +110,45 @@ def changed(old: pa.Table, new: pa.Table, place: Sequence[str] | None) -> pa.Tab
     kinds += [changes[1]] * len(unpaired)
     rows = pa.concat_tables([old, new]).take(pa.array(indexes, pa.int64()))
     return rows.append_column(CHANGE, pa.array(kinds, pa.string()))
+
+
+def steady(new: pa.Table, old: pa.Table, place: Sequence[str], inexact: Collection[str]) -> pa.Table:
+    """Return *new* rows, with the old row in place of each from which it differs only by the last digits of inexact doubles.
+
+    Args:
+        new: Rows to be written.
+        old: The rows that they replace.
+        place: Columns that identify a row; rows that share them stay as they are.
+        inexact: Columns with doubles of which the last digits do not count.
+    """
+    ours, theirs = (_by_place(rows.select(list(place)), list(range(rows.num_rows))) for rows in (new, old))
+    pairs = [(at[0], theirs[key][0]) for key, at in ours.items() if len(at) == 1 and len(theirs.get(key, ())) == 1]
+    if not pairs:
+        return new
+    here, there = np.array(pairs, dtype=np.int64).T
+    old = old.select(new.column_names).cast(new.schema)
+    a, b, same = new.take(pa.array(here)), old.take(pa.array(there)), np.ones(len(pairs), dtype=bool)
+    for name in new.column_names:
+        if name not in place:
+            same &= _near(a[name], b[name]) if name in inexact else _equal(a.select([name]), b.select([name]))
+    index = np.arange(new.num_rows, dtype=np.int64)
+    index[here[same]] = new.num_rows + there[same]
+    return pa.concat_tables([new, old]).take(pa.array(index))
+
+
+def _equal(a: pa.Table, b: pa.Table) -> np.ndarray:
+    return np.fromiter((x == y for x, y in zip(_forms(a), _forms(b), strict=True)), dtype=bool, count=a.num_rows)
+
+
+def _near(a: pa.ChunkedArray, b: pa.ChunkedArray) -> np.ndarray:
+    """Return where two columns of doubles have the same values, but for their last digits."""
+    (x, no_x), (y, no_y) = ((pc.fill_null(c, 0).to_numpy().astype(float), pc.is_null(c).to_numpy()) for c in (a, b))
+    largest = np.maximum(abs(x), abs(y))
+    with np.errstate(invalid="ignore"):
+        near = np.isfinite(largest) & (abs(x - y) <= SAME_SHARE * largest)
+    same = near | (x == y) | (np.isnan(x) & np.isnan(y))
+    found: np.ndarray = np.where(no_x | no_y, no_x & no_y, same)
+    return found
 
 
 def reasoned(rows: pa.Table, column: SliceColumn, spans: tuple[SpanSet, SpanSet, Reason]) -> pa.Table:

@@ -7,6 +7,7 @@ from typing import Any, Final, TypeAlias
 
 from sqlglot import exp
 
+from materializer.core.aggregates.moments import LEAST_SQUARED, MOST_SQUARED
 from materializer.local.kinds import BIGINT, BOOLEAN, DOUBLE, Kind, NotLocal, decimal
 from materializer.local.typed import Compiling, Typed, cast, failing, nulls_first, restored
 
@@ -147,19 +148,20 @@ def _bits(name: str) -> Entry:
 def _moments(name: str) -> Entry:
     def entry(node: Any, compiler: Compiling, only: str) -> Typed:
         value = cast(compiler.of(node.this), DOUBLE)
-        return Typed(_of_finite(_call(f"{name}({value.sql})", only), only, value), DOUBLE)
+        return Typed(_of_squares(_call(f"{name}({value.sql})", only), only, value), DOUBLE)
 
     return entry
 
 
 def _covariance(node: Any, compiler: Compiling, only: str) -> Typed:
     a, b = (cast(compiler.of(v), DOUBLE) for v in (node.this, node.expression))
-    return Typed(_of_finite(_call(f"covar_pop({a.sql}, {b.sql})", only), only, a, b), DOUBLE)
+    return Typed(_of_squares(_call(f"covar_pop({a.sql}, {b.sql})", only), only, a, b), DOUBLE)
 
 
-def _of_finite(sql: str, only: str, *values: Typed) -> str:
-    """Return a formula of centred sums; of values that are not finite, each executor has its own results."""
-    odd = _call(f"bool_or({' OR '.join(f'NOT isfinite({v.sql})' for v in values)})", only)
+def _of_squares(sql: str, only: str, *values: Typed) -> str:
+    """Return a formula of centred sums; where squares leave the range of doubles, each executor has its own results."""
+    largest = [_call(f"max(abs({v.sql}))", only) for v in values]
+    odd = " OR ".join(f"NOT ({m} = 0 OR {m} BETWEEN {LEAST_SQUARED} AND {MOST_SQUARED})" for m in largest)
     return f"CAST({failing(odd, sql)} AS DOUBLE)"
 
 

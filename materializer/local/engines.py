@@ -11,6 +11,7 @@ import pyarrow as pa
 from materializer.core.compiled.bucket_sql import instant_of_sql, spans_sql, value_of_sql
 from materializer.core.compiled.definition import SLICE, Definition, key_column
 from materializer.core.compiled.definition import quoted as spark_quoted
+from materializer.core.compiled.shown import SAME_SHARE, shown_values
 from materializer.core.engines.work import ChangedKeys, Part, Work, frozen, joined, raw_spans
 from materializer.core.refresh.plan import MAX_SPANS, Plan
 from materializer.core.time.spans import EVERYTHING, SpanSet
@@ -219,15 +220,29 @@ class Results:
         return f"SELECT {', '.join(typed)}, {PART} FROM ({found})"
 
     def _revised(self, new: str, old: str) -> str:
-        """Return SQL of *new* rows with the revision of the *old* row that they replace, plus one if that was shown and differs."""
+        """Return SQL of *new* rows with the revision of the *old* row that they replace, plus one if that was shown and readers
+        see another.
+        """
+        assert self.definition.engine is not None
         keys = [n for n in self.forms.partials if n in _IDENTITY or n in self.definition.group_columns[1:]]
-        content = [n for n in self.forms.partials if n not in {*keys, SLICE, "revision"}]
-        on, same = (
-            " AND ".join(f"n.{quoted(c)} IS NOT DISTINCT FROM o.{quoted(c)}" for c in cs) for cs in (keys, content)
+        on = " AND ".join(f"n.{quoted(c)} IS NOT DISTINCT FROM o.{quoted(c)}" for c in keys)
+        shown = shown_values(self.definition, self.definition.engine)
+        same = " AND ".join(
+            ["n.is_shown", *(_same(quoted(n), inexact=shown[n]) for n in self.forms.partials if n in shown)]
         )
         revision = f"CASE WHEN o.revision IS NULL THEN 0 WHEN ({same}) OR NOT o.is_shown THEN o.revision ELSE o.revision + 1 END"
         columns = [f"n.{quoted(n)}" for n in self.forms.partials if n != "revision"]
         return f"SELECT {', '.join(columns)}, CAST({revision} AS INTEGER) AS revision FROM ({new}) n LEFT JOIN ({old}) o ON {on}"
+
+
+def _same(column: str, *, inexact: bool) -> str:
+    """Return SQL of whether readers of the output see no difference; of an inexact double its last digits do not count."""
+    same = f"n.{column} IS NOT DISTINCT FROM o.{column}"
+    if not inexact:
+        return same
+    largest = f"greatest(abs(n.{column}), abs(o.{column}))"
+    near = f"isfinite({largest}) AND abs(n.{column} - o.{column}) <= {SAME_SHARE} * {largest}"
+    return f"({same} OR coalesce({near}, false))"
 
 
 def _slice_of(instant: str, ticks: int) -> str:

@@ -12,6 +12,7 @@ from materializer.core.language import statement
 from materializer.core.spec.spec import Key
 from materializer.core.sql import formulas
 from materializer.errors import DefinitionError, SparkError
+from tests.local.comparing import same
 from tests.system.builders import DAY, Site
 
 ROWS = [
@@ -35,13 +36,13 @@ STATEMENTS = {
         last(note) IGNORE NULLS AS l, wavg(price, price) AS w, med(price) AS m, approx_percentile(price, 0.5) AS q,
         percentile_cont(0.5) WITHIN GROUP (ORDER BY price DESC) AS c
         FROM trades GROUP BY time_bucket('6 hours', ts, 'Asia/Tokyo'), upper(sym) HAVING count(*) > 0""",
-    "months": """window.start AS at, max(price) AS p, corr(price, price * 2) AS r FROM trades GROUP BY window(ts, '1 month')""",
+    "months": """time_bucket('1 month', ts) AS at, max(price) AS p, corr(price, price * 2) AS r FROM trades GROUP BY 1""",
 }
 
 
 NAMES = {
     "CAST(price AS DOUBLE)": "sum avg mean min max var_pop var varp std stddev stdp med sem skew kurtosis sum2 sum3 sum4 prod",
-    "CAST(price AS DOUBLE), price * 2": "covar covarp corr beta regr_intercept wsum wavg",
+    "CAST(price AS DOUBLE), price * 2": "covar covarp corr beta regr_intercept regr_r2 regr_count regr_sxx regr_sxy regr_syy regr_avgx regr_avgy wsum wavg",
     "CAST(price AS DECIMAL(10,2))": "sum avg",
     "sym, price": "min_by max_by",
     "price, note": "atimax atimin count",
@@ -81,6 +82,78 @@ def test_a_statement_is_what_plain_spark_says(site: Site, name: str) -> None:
     assert report.is_equal, report.examples
     window = ("2024-03-01T00:00:00Z", "2024-03-02T00:00:00Z") if name != "months" else ()
     assert site.lake.verify(name, *window).is_equal
+
+
+def test_regressions_are_what_plain_spark_says(site: Site) -> None:
+    """
+    Each function of a regression has Spark's rows and types: of pairs where one is null, of constants, and of none.
+    """
+    pairs = {
+        "r": "price, length(note)",
+        "c": "price, length(sym)",
+        "d": "length(sym), price",
+        "n": "price, nullif(price, price)",
+    }
+    names = ["slope", "intercept", "r2", "count", "sxx", "sxy", "syy", "avgx", "avgy"]
+    shown = ", ".join(f"regr_{name}({pair}) AS {key}_{name}" for key, pair in pairs.items() for name in names)
+    text = f"SELECT date_trunc('hour', ts) AS at, {shown} FROM trades GROUP BY 1"
+    site.lake.apply(f"CREATE MATERIALIZED VIEW regressions AS {text}")
+    site.lake.refresh("regressions")
+
+    plain, ours = (
+        site.rows(text.replace("FROM trades", f"FROM {site.tables['trades'].sql}")),
+        site.published("regressions"),
+    )
+    assert [list(map(type, row)) for row in plain] == [list(map(type, row)) for row in ours]
+    assert all(same(list(a), list(b)) for a, b in zip(plain, ours, strict=True))
+    assert site.lake.verify("regressions").is_equal
+
+
+SESSIONS = {
+    "a position": "session_window(ts, '30 minutes') AS w, sym, count(*) AS n FROM trades GROUP BY 1, 2",
+    "an alias": "session_window(ts, '30 minutes') AS w, sym, count(*) AS n FROM trades GROUP BY w, sym",
+    "the start": "session_window(ts, '30 minutes').start AS w, sym, count(*) AS n FROM trades GROUP BY 1, sym",
+    "the name": "session_window.start AS w, sym, count(*) AS n FROM trades GROUP BY session_window(ts, '30 minutes'), sym",
+    "the whole": "session_window AS w, sym, count(*) AS n FROM trades GROUP BY session_window(ts, '30 minutes'), sym",
+    "both ends": "session_window(ts, '30 minutes').start AS w, session_window(ts, '30 minutes').end AS window_end, sym, count(*) AS n "
+    "FROM trades GROUP BY session_window(ts, '30 minutes'), 3",
+}
+
+
+@pytest.mark.parametrize("name", SESSIONS)
+def test_sessions_as_spark_writes_them(site: Site, name: str) -> None:
+    """
+    A session window may be selected whole or by its start, and grouped by its position or alias; its rows are Spark's.
+    """
+    view = f"sessions_{name.replace(' ', '_')}"
+    properties = "TBLPROPERTIES ('update_time' = '0 seconds') "
+    site.lake.apply(f"CREATE MATERIALIZED VIEW {view} {properties}AS SELECT {SESSIONS[name]}")
+    site.lake.refresh(view)
+    plain = site.rows(
+        "SELECT w.start, w.end, sym, n FROM (SELECT session_window(ts, '30 minutes') AS w, sym, count(*) AS n "
+        f"FROM {site.tables['trades'].sql} GROUP BY 1, 2)"
+    )
+
+    found = [(r["w"], r["window_end"], r["sym"], r["n"]) for r in site.records(view)]
+    plain = sorted(plain, key=lambda row: (row[0], str(row[2])))
+    assert plain == sorted(found, key=lambda row: (row[0], str(row[2])))
+    assert site.lake.verify(view).is_equal
+
+
+@pytest.mark.parametrize("width", ["1 month", "3 months", "5 months", "1 year"])
+def test_months_are_no_window(site: Site, width: str) -> None:
+    """
+    Spark refuses months in `window`, and so do we; the hint leads to a bucket that is accepted.
+    """
+    text = "CREATE MATERIALIZED VIEW wide AS SELECT {} AS at, count(*) AS n FROM trades GROUP BY {}"
+    window = f"window(ts, '{width}')"
+    with pytest.raises(DefinitionError) as caught:
+        site.lake.apply(text.format("window.start", window))
+    [problem] = caught.value.problems
+
+    assert "definition.width" == problem.code
+    bucket = problem.hint.removeprefix("write ")
+    site.lake.apply(text.format(bucket, bucket).replace("wide", f"wide_{width.replace(' ', '_')}"))
 
 
 def test_every_aggregate_is_verified_as_typed(site: Site) -> None:

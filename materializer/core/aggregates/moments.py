@@ -9,10 +9,16 @@ Source: Chan, Golub, LeVeque, "Updating formulae and a pairwise algorithm for co
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from materializer.core.aggregates.layout import PartialColumn
 from materializer.core.aggregates.parts import Parts, group, partial_name, plain
 from materializer.core.spec.spec import Call
+
+LEAST_SQUARED: Final = 1e-150
+MOST_SQUARED: Final = 1e150
+"""Between these two, squares of numbers and sums of them are doubles of full precision. Beyond, Spark's results depend on how
+the rows lie in partitions: 0, NaN, infinity or a number."""
 
 
 def variance(call: Call) -> Parts:
@@ -74,9 +80,10 @@ def comoment(call: Call) -> Parts:
             f"if({counted} < 2, NULL, try_divide({plain('covar_pop', (a, b), where)},"
             f" sqrt({plain('var_pop', (a,), where)}) * sqrt({plain('var_pop', (b,), where)})))"
         )
-    return _parts(
+    parts = _parts(
         PartialColumn(name, build, folded(name, zero, joined)), _comoment_final(call.function, name), reference
     )
+    return replace(parts, tolerance="exact") if call.function == "regr_count" else parts
 
 
 def _parts(partial: PartialColumn, final: str, reference: str) -> Parts:
@@ -95,8 +102,15 @@ def _comoment_final(function: str, p: str) -> str:
             return f"if({p}.n < 2, NULL, try_divide({p}.cab, sqrt({p}.caa) * sqrt({p}.cbb)))"
         case "regr_slope":
             return f"if({p}.cbb = 0, NULL, {slope})"
-        case _:
+        case "regr_count":
+            return f"coalesce({p}.n, 0L)"
+        case "regr_r2":
+            return f"if({p}.cbb = 0, NULL, if({p}.caa = 0, 1D, ({p}.cab / {p}.caa) * {slope}))"
+        case "regr_intercept":
             return f"if({p}.cbb = 0, NULL, {p}.ma - {slope} * {p}.mb)"
+        case _:
+            fields = {"regr_avgy": "ma", "regr_avgx": "mb", "regr_syy": "caa", "regr_sxx": "cbb", "regr_sxy": "cab"}
+            return f"{p}.{fields[function]}"
 
 
 def _pop(products: str, n: str) -> str:

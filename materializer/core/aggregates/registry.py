@@ -92,7 +92,8 @@ ALIASES: Final = MappingProxyType(
 def _all() -> tuple[AggregateFunction, ...]:
     same = ("min", "max", "bool_and", "bool_or", "bit_and", "bit_or")
     variances = ("var_pop", "var_samp", "stddev_pop", "stddev_samp")
-    comoments = ("covar_pop", "covar_samp", "corr", "regr_slope", "regr_intercept")
+    regressions = ("slope", "intercept", "r2", "sxx", "sxy", "syy", "avgx", "avgy", "count")
+    comoments = ("covar_pop", "covar_samp", "corr", *(f"regr_{n}" for n in regressions))
     return (
         AggregateFunction("count", "count", most=None),
         AggregateFunction("count_if", "count", distinct="refused"),

@@ -18,10 +18,11 @@ from materializer.core.spec.spec import Call
 _MAX_PRECISION = 38
 # Holds a bigint of either sign; sums of it have ten more digits.
 _WIDE = "decimal(20,0)"
+_WHOLE = "decimal(38,0)"
+_HALF = f"{10**19}BD"
 # A bucket holds fewer rows than this many digits can count; a narrow count leaves digits for the quotient.
-_COUNT = "decimal(12,0)"
-# A column of a larger scale leaves no room for the four more digits of a quotient; its average has the column's scale.
-_MAX_LONG_DIVISION = 24
+_COUNT_DIGITS = 12
+_COUNT = f"decimal({_COUNT_DIGITS},0)"
 # Spark rounds a decimal of more digits when it changes its sign; the sum of a column has ten more digits than the column.
 _MAX_SUBTRACTED = 24
 
@@ -72,7 +73,7 @@ def average(call: Call, *, is_summed: bool) -> Parts:
         final = _decimal_quotient(summed.name, counted.name, decimal)
     else:
         final = f"try_divide(CAST({summed.name} AS DOUBLE), {counted.name})"
-    tolerance: Tolerance = "exact" if decimal and decimal[1] <= _MAX_LONG_DIVISION else "float"
+    tolerance: Tolerance = "exact" if decimal else "float"
     return Parts((summed, counted), final, reference, tolerance=tolerance)
 
 
@@ -153,25 +154,36 @@ def _halves(call: Call) -> tuple[PartialColumn, PartialColumn]:
 
 
 def _decimal_quotient(summed: str, counted: str, decimal: tuple[int, int]) -> str:
-    """Return sum / count, rounded half up once to Spark's type for ``avg``, as Spark's own ``avg`` does.
+    """Return sum / count with the digits of Spark's type for ``avg``, rounded half up as Spark's own ``avg`` does.
 
-    Spark divides decimals to at most 38 digits, and a second rounding of a wide quotient would give another result. So wide
-    sums are divided as by hand: the whole part, the digits of the column's scale, and the four digits that ``avg`` adds. Every
-    intermediate sum is narrow enough that Spark keeps all digits of its scale.
+    Spark gives up digits of a quotient or a sum of wide decimals. So wide sums are divided as by hand: as whole numbers, in two
+    steps of nineteen digits, and then the digits that ``avg`` adds. Spark's ``avg`` rounds twice, first to 39 digits.
     """
     precision, scale = decimal
-    width = _sum_precision(precision)
     more = min(_MAX_PRECISION, scale + 4)
     result = f"decimal({min(_MAX_PRECISION, precision + 4)},{more})"
     n = f"CAST(nullif({counted}, 0) AS {_COUNT})"
-    if width + 13 <= _MAX_PRECISION or scale > _MAX_LONG_DIVISION:
+    if _sum_precision(precision) + 13 <= _MAX_PRECISION:
         return f"CAST({summed} / {n} AS {result})"
-    inner = f"decimal({12 + scale},{scale})"
-    fraction = f"decimal({more + 1},{more})"
-    unit = f"CAST('1E-{scale}' AS decimal({max(scale, 1)},{scale}))"
-    rest = f"CAST({summed} % {n} AS {inner})"
-    whole = f"CAST(({summed} - {rest}) / {n} AS decimal({_MAX_PRECISION - 1 - more},0))"
-    last = f"CAST({rest} % CAST({n} * {unit} AS {inner}) AS {inner})"
-    digits = f"CAST(({rest} - {last}) / {n} AS {fraction})"
-    tail = f"CAST(CAST(round(CAST({last} / {unit} AS {_COUNT}) / {n}, 4) AS decimal(5,4)) * {unit} AS {fraction})"
-    return f"CAST({whole} + CAST({digits} + {tail} AS {fraction}) AS {result})"
+    digits = f"replace(CAST({summed} AS STRING), '.', '')" if scale else summed
+    whole = f"CAST({digits} AS {_WHOLE})"
+    low = f"({whole} % {_HALF})"
+    high = f"CAST(({whole} - {low}) / {_HALF} AS decimal(19,0))"
+    over = f"CAST({high} % {n} AS {_COUNT})"
+    next_digits = f"CAST({over} * {_HALF} + {low} AS decimal(31,0))"
+    rest = f"CAST({next_digits} % {n} AS {_COUNT})"
+    upper, lower = f"({high} - {over}) / {n}", f"({next_digits} - {rest}) / {n}"
+    quotient = f"CAST(CAST({upper} AS decimal(19,0)) * {_HALF} + CAST({lower} AS decimal(19,0)) AS {_WHOLE})"
+    first = more - scale
+    last = f"CAST({rest} * {_power(first)} AS decimal({_COUNT_DIGITS + first},0))"
+    left = f"CAST({last} % {n} AS {_COUNT})"
+    cut = f"CAST({quotient} * {_power(first)} + CAST(({last} - {left}) / {n} AS decimal({first + 1},0)) AS {_WHOLE})"
+    # rounded up, too, if the first 39 digits, rounded, end with a 5 and zeros
+    further = f"CAST(rpad('1', least(40 - length(CAST(abs({cut}) AS STRING)), 14), '0') AS decimal(14,0))"
+    is_up = f"({n} - 2 * abs({left})) * {further} <= {n}"
+    rounded = f"CAST({cut} + CASE WHEN {is_up} THEN if({summed} < 0, -1, 1) ELSE 0 END AS {_WHOLE})"
+    return f"CAST(concat(CAST({rounded} AS STRING), 'E-{more}') AS {result})"
+
+
+def _power(digits: int) -> str:
+    return f"{10**digits}BD"

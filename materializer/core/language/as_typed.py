@@ -82,7 +82,7 @@ class _Reading:
     def __init__(self, spec: AggregateSpec, bucket: Bucket, qualifiers: frozenset[str]) -> None:
         self.spec, self.bucket, self.qualifiers = spec, bucket, qualifiers
         self.known = {replace(call, types=()): call for call in calls_of(spec)}
-        is_divided_alike = bucket.form == "date_trunc" or (bucket.form == "window" and not bucket.grid.width.months)
+        is_divided_alike = bucket.form in ("date_trunc", "window")
         is_instant = spec.time_type is not None and not spec.time_type.is_integer
         self.is_sparks = is_divided_alike and is_instant and spec.grid.timezone is None
 

@@ -237,9 +237,18 @@ class _Assembly:
                 yield column.at, column.last, measure.formula
             elif not expression.problems:
                 names = (*(m.name for m in self.measures.values()), *(k.name for k in self.keys.values()))
-                hint = (nearest(column.name, names) if in_having else "") or "aggregate it, or add it to GROUP BY"
+                hint = (nearest(column.name, names) if in_having else "") or self._hint_of_column(column.name)
                 message = f"`{column.name}` is neither aggregated nor grouped"
                 self._report(expression.fragment, "definition.not-grouped", message, hint, token=column.at)
+
+    def _hint_of_column(self, name: str) -> str:
+        """Return what mends a column outside of aggregates; where a key is made of it, another key would be another grouping."""
+        made = [k.name for normal, k in self.keys.items() if len(normal) > 1 and name.lower() in normal]
+        return (
+            f"aggregate it, or write the key by its name: `{made[0]}`"
+            if made
+            else "aggregate it, or add it to GROUP BY"
+        )
 
     def _bucket_names(self, expression: Expression) -> Iterator[Replacement]:
         """Yield the bucket's output name for each use of the bucket in HAVING."""

@@ -7,12 +7,12 @@ the time like any other column.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from materializer.core.language.engine_define import ROWS, define_engine
-from materializer.core.language.selection import Item, item_of
+from materializer.core.language.selection import Item, group_pieces, item_of
 from materializer.core.language.statement import EngineDraft
 from materializer.core.spec.spec import AggregateSpec
 from materializer.core.sql.tokens import Fragment, string_value, words
@@ -43,6 +43,8 @@ class _Parts:
 
     params: dict[str, str]
     time: str = ""
+    window: tuple[str, ...] = ()
+    label: str = ""
     keys: dict[str, str] = field(default_factory=dict)
     measures: dict[str, str] = field(default_factory=dict)
 
@@ -54,8 +56,7 @@ def engine_of_draft(
     parts = _Parts(dict(draft.settings.params))
     parts.time = parts.params.pop("time", "")
     named = [k.strip() for k in parts.params.pop("keys", "").split(",") if k.strip()]
-    group = draft.clauses.get("GROUP BY")
-    grouped = _grouped(draft, group, parts) if group is not None else []
+    grouped = _grouped(draft, group_pieces(draft.clauses, columns), parts)
     names = {g.text for g in grouped if g.text.lower() not in columns}
     since = len(problems)
     for piece in draft.clauses["SELECT"].split():
@@ -91,11 +92,12 @@ def engine_of_draft(
     return replace(spec, sql=draft.place.text)
 
 
-def _grouped(draft: EngineDraft, group: Fragment, parts: _Parts) -> list[Fragment]:
+def _grouped(draft: EngineDraft, group: Sequence[Fragment], parts: _Parts) -> list[Fragment]:
     """Return the keys of GROUP BY; store the parts that divide time as parameters."""
     keys = []
-    for piece in group.split():
+    for piece in group:
         if words(piece.tokens[:2]) in ("WINDOW (", "SESSION_WINDOW ("):
+            parts.window = piece.normal
             column, *lengths = piece.part(2, piece.closing(1)).split()
             parts.time = column.tokens[-1].text
             for name, length in zip(_SIZES.get(draft.engine, ("", "")), lengths, strict=False):
@@ -136,12 +138,27 @@ def _place(
 
 
 def _label(draft: EngineDraft, item: Item, parts: _Parts, problems: list[Problem]) -> None:
-    end, fixed = words(item.expression.tokens[-1:]), _FIXED.get(draft.engine)
+    normal, fixed = item.expression.normal, _FIXED.get(draft.engine)
+    is_field = words(item.expression.tokens[-2:-1]) == "."
+    end = words(item.expression.tokens[-1:]) if is_field else ""
+    call = normal[:-2] if is_field else normal
+    if parts.window and len(call) > 1 and call != parts.window:
+        message = f"`{item.expression.text}` is selected, but GROUP BY divides time by another window"
+        problems.append(item.place.problem("definition.bucket-differs", message, "write the same expression in both"))
+        return
     if fixed is not None and end in ("START", "END") and end != fixed:
         message = f"`{item.expression.text}`: {draft.engine} labels a window by its {fixed.lower()}"
         hint = f"select window.{fixed.lower()}; the output has window_start and window_end besides"
         problems.append(item.place.problem("definition.engine-parameter", message, hint))
-    parts.params.setdefault("label", item.name if item.name.lower() not in ("start", "end") else "time")
+    if end and item.name.lower() == f"window_{end.lower()}":
+        return  # which each output has
+    if parts.label:
+        message = f"`{item.place.text}` is a second label of a window, after `{parts.label}`"
+        hint = "take it away, or call it window_start or window_end, which the output has besides"
+        problems.append(item.place.problem("definition.duplicate-bucket", message, hint))
+        return
+    name = item.name or ("time" if end else words(item.expression.tokens[:1]).lower())
+    parts.label = parts.params.setdefault("label", name if name.lower() not in ("start", "end") else "time")
     option, default = _LABELS.get(draft.engine, ("", ""))
     if option and end in ("START", "END") and end != default:
         parts.params.setdefault(option, str(end == "START").lower())

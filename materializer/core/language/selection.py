@@ -7,7 +7,7 @@ tokens are the same, apart from case, comments and a qualifier of the source.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -80,6 +80,33 @@ def item_of(piece: Fragment, problems: list[Problem]) -> Item | None:
     except Refused as refused:
         problems.append(refused.problem)
         return None
+
+
+def group_pieces(clauses: Mapping[str, Fragment], columns: frozenset[str] = frozenset()) -> list[Fragment]:
+    """Return the items of GROUP BY, with the expression in place of a position, and the call in place of the alias of a window.
+
+    Args:
+        clauses: The clauses of a statement.
+        columns: Lower-case names of the columns of the source, if they are known; these count before an alias.
+    """
+    group = clauses.get("GROUP BY")
+    if group is None:
+        return []
+    items = [item_of(piece, []) for piece in clauses["SELECT"].split()]
+    calls = {i.name.lower(): i.expression for i in items if i is not None and _is_window(i.expression)}
+    if len(group) == 1 and group.tokens[0].token_type == TokenType.ALL:
+        return list(calls.values())
+    found = []
+    for piece in group.split():
+        text = piece.text.lower()
+        at = int(text) if text.isascii() and text.isdigit() else 0
+        item = items[at - 1] if 1 <= at <= len(items) else None
+        found.append(item.expression if item else piece if text in columns else calls.get(text, piece))
+    return [piece.part(0, piece.closing(1) + 1) if _is_window(piece) else piece for piece in found]
+
+
+def _is_window(fragment: Fragment) -> bool:
+    return words(fragment.tokens[:2]) in ("WINDOW (", "SESSION_WINDOW (")
 
 
 def _own_name(piece: Fragment) -> str:

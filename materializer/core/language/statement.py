@@ -16,7 +16,7 @@ from materializer.core.dialect import is_name
 from materializer.core.language.assemble import name_problem
 from materializer.core.language.draft import Draft
 from materializer.core.language.properties import PropertyValues, read_properties
-from materializer.core.language.selection import select_outputs
+from materializer.core.language.selection import group_pieces, select_outputs
 from materializer.core.spec.spec import CONTINUOUS
 from materializer.core.spec.table_names import dotted
 from materializer.core.sql.tokens import Fragment, Refused, string_value, text_of, words
@@ -166,8 +166,7 @@ def split_statement(statement: Fragment) -> tuple[dict[str, Fragment], int]:
 
 def _implied_engine(clauses: Mapping[str, Fragment]) -> str:
     """Return the engine that GROUP BY implies, for a definition without the property ``engine``."""
-    group = clauses.get("GROUP BY")
-    starts = [words(piece.tokens[:2]) for piece in group.split()] if group is not None else []
+    starts = [words(piece.tokens[:2]) for piece in group_pieces(clauses)]
     return "session_window" if "SESSION_WINDOW (" in starts else CONTINUOUS
 
 

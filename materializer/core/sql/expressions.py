@@ -259,19 +259,17 @@ def _refusal(fragment: Fragment, use: FunctionUse, vocabulary: Vocabulary) -> tu
     if name == "session_window":
         return "definition.misplaced-bucket", "`session_window` may stand in GROUP BY only", "group by it"
     if name in known.UNSUPPORTED_AGGREGATES:
-        near = known.nearest(name, known.AGGREGATES)
         return (
             "definition.unsupported-aggregate",
             f"the aggregate `{name}` is not supported",
-            near or "register a Python aggregate",
+            known.SAME_UNDER_ANOTHER_NAME.get(name, "register a Python aggregate"),
         )
     if name in known.SCALARS or name in known.BUCKETS or vocabulary.is_aggregate(name):
         return None
-    near = known.nearest(name, known.SCALARS | known.BUCKETS | known.AGGREGATES | vocabulary.python)
     return (
         "definition.unknown-function",
         f"no function `{name}` is allowed in a definition",
-        near or "use Spark's built-in functions",
+        known.misspelled(name, vocabulary.python) or "use Spark's built-in functions",
     )
 
 

@@ -83,7 +83,7 @@ REFLECTION: Final = names_in("java_method reflect try_reflect")
 
 GENERATORS: Final = names_in("""
     explode explode_outer posexplode posexplode_outer inline inline_outer stack json_tuple variant_explode
-    variant_explode_outer
+    variant_explode_outer collations
 """)
 
 WINDOW_ONLY: Final = names_in("row_number rank dense_rank percent_rank cume_dist ntile lag lead nth_value")
@@ -91,7 +91,7 @@ WINDOW_ONLY: Final = names_in("row_number rank dense_rank percent_rank cume_dist
 AGGREGATES: Final = registry.names() | {registry.ROLLUP}
 
 UNSUPPORTED_AGGREGATES: Final = names_in("""
-    skewness try_sum try_avg regr_avgx regr_avgy regr_count regr_r2 regr_sxx regr_sxy regr_syy histogram_numeric
+    skewness try_sum try_avg histogram_numeric
     count_min_sketch bitmap_construct_agg bitmap_or_agg bitmap_and_agg hll_sketch_agg hll_union_agg theta_sketch_agg
     theta_union_agg theta_intersection_agg kll_sketch_agg_bigint kll_sketch_agg_double kll_sketch_agg_float
     kll_merge_agg_bigint kll_merge_agg_double kll_merge_agg_float approx_top_k approx_top_k_accumulate
@@ -99,7 +99,11 @@ UNSUPPORTED_AGGREGATES: Final = names_in("""
 """)
 
 
-def nearest(name: str, known: frozenset[str] | list[str] | tuple[str, ...]) -> str:
+SAME_UNDER_ANOTHER_NAME: Final = {"skewness": "write `skew`, which gives the same"}
+"""What to write in place of a function of Spark that is not supported, where something has the same results."""
+
+
+def nearest(name: str, known: frozenset[str] | list[str] | tuple[str, ...], *, cutoff: float = 0.6) -> str:
     """Return the known name most similar to *name* as ``did you mean `x`?``, or "" without a similar one.
 
     Examples:
@@ -107,5 +111,19 @@ def nearest(name: str, known: frozenset[str] | list[str] | tuple[str, ...]) -> s
         'did you mean `coalesce`?'
     """
     by_lower = {k.lower(): k for k in sorted(known)}
-    found = get_close_matches(name.lower(), list(by_lower), n=1, cutoff=0.6)
+    found = get_close_matches(name.lower(), list(by_lower), n=1, cutoff=cutoff)
     return f"did you mean `{by_lower[found[0]]}`?" if found else ""
+
+
+def misspelled(name: str, python: frozenset[str]) -> str:
+    """Return which function a name that Spark does not have is a misspelling of, or "".
+
+    Two functions have two results, so only a slip is corrected: letters in another order, or one more or less in a long name.
+
+    Examples:
+        >>> misspelled("count_distinct", frozenset()), misspelled("smu", frozenset()), misspelled("coalesc", frozenset())
+        ('', 'did you mean `sum`?', 'did you mean `coalesce`?')
+    """
+    every = SCALARS | BUCKETS | AGGREGATES | python
+    swapped = sorted(k for k in every if sorted(k.lower()) == sorted(name))
+    return nearest(name, swapped or [k for k in every if abs(len(k) - len(name)) <= 1], cutoff=0.6 if swapped else 0.85)

@@ -225,10 +225,21 @@ def _window(fragment: Fragment, positional: list[Fragment], named: dict[str, Fra
         raise fragment.refused("definition.bucket-arguments", f"window takes 2 to 4 arguments without names, got `{fragment.text}`",
                         "write window(time, '1 minute')")  # fmt: skip
     width = read_width(positional[1])
+    if width.months:
+        unit = {1: "month", 3: "quarter", 12: "year"}.get(width.months)
+        column = positional[0].text
+        bucket = f"date_trunc('{unit}', {column})" if unit else f"time_bucket({positional[1].text}, {column})"
+        raise positional[1].refused(
+            "definition.width", f"window takes no months, as in Spark, got `{positional[1].text}`", f"write {bucket}"
+        )
     if len(positional) > 2 and read_width(positional[2], what="slide") != width:
         raise positional[2].refused("definition.engine-only", "windows that overlap need an engine: the slide must equal the width",
                              "leave the slide away, or add the property 'engine' = 'time_series'")  # fmt: skip
     offset = read_width(positional[3], what="start", may_be_zero=True) if len(positional) > 3 else None
+    if offset is not None and offset.months:
+        raise positional[3].refused(
+            "definition.width", "the start of window takes no months, as in Spark", "write it like '15 minutes'"
+        )
     return positional[0], GridSpec(width, origin=0, offset=offset)
 
 

@@ -44,6 +44,7 @@ from materializer.local.kinds import NotLocal
 from materializer.services import processes
 from materializer.services.commit.commit_info import changed_in, note_of
 from materializer.services.commit.counters import Counters
+from materializer.services.commit.steady import steady
 from materializer.services.commit.switch_ports import SwitchTables
 from materializer.services.observe.observe import Observation
 from materializer.services.planning import row_loss
@@ -198,6 +199,8 @@ class DeltaPorts(SwitchTables):
         aggregate, note = self.aggregate, self._note(plan, "data")
         if which is Which.OUTPUT:
             note |= note_of(aggregate, plan)
+            published, started = plan.output.version, (lambda: self._used or self._spark())
+            rows = steady(aggregate, published, rows, spans, only, self._config, started, is_fetched=is_fetched)
         path, app_id = aggregate.paths[which.value], aggregate.app_ids[which.value]
         column, order = aggregate.slice_column(which.value), aggregate.order(which.value)
         note |= changed_in(aggregate, plan, which.value, spans)

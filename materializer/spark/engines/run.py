@@ -6,7 +6,7 @@ A result row is stored whole: ``slice``, keys, ``w_start``, ``w_end``, ``label``
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from typing import Final, Protocol, cast
@@ -17,6 +17,7 @@ from pyspark.sql import types as st
 
 from materializer.core.compiled.bucket_sql import instant_of_sql, value_of_sql
 from materializer.core.compiled.definition import SLICE, Definition, EngineDefinition, key_column, quoted
+from materializer.core.compiled.shown import shown_values
 from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.compile import carried_columns, measure_names
 from materializer.core.engines.reactive_state import ARGUMENT, ORDINAL
@@ -25,6 +26,7 @@ from materializer.core.engines.work import Part
 from materializer.core.time.spans import EVERYTHING, SpanSet
 from materializer.spark.engines.query import END, KNOWN_MAX, PART, TIME, Before, EngineQuery
 from materializer.spark.query import compute as c
+from materializer.spark.query.compare import is_same
 
 IDENTITY: Final = ("w_start", "w_end", "label", "x_ordinal")
 """Columns that, together with the keys, identify a result row."""
@@ -287,15 +289,15 @@ def changed_results(
         before: The last windows before the parts; see :func:`windows_before`.
     """
     new = results_of_parts(definition, raw, parts, frame, at, before)
-    columns = new.columns
+    columns, shown = new.columns, shown_values(definition, engine_of(definition))
     if len(parts) <= MAX_INLINE:
         touched = _touched(definition, parts)
-        return revised(new, kept.where(touched)).unionByName(kept.where(~touched).select(*columns))
+        return revised(new, kept.where(touched), shown).unionByName(kept.where(~touched).select(*columns))
     inside = (sf.col("w_start") >= sf.col("_mz_start")) & (sf.col("w_start") < sf.col("_mz_end"))
     touching, ranges = _same_keys(definition) & inside, sf.broadcast(frame)
     clean = kept.join(ranges, touching, "left_anti")
     old = kept.join(ranges, touching, "left_semi")
-    return revised(new, old).unionByName(clean.select(*columns))
+    return revised(new, old, shown).unionByName(clean.select(*columns))
 
 
 def results_of_parts(
@@ -335,27 +337,30 @@ def _touched(definition: Definition, parts: Sequence[Part]) -> Column:
     return found
 
 
-def revised(new: DataFrame, old: DataFrame) -> DataFrame:
-    """Return *new* rows with the revision of the *old* row that they replace, plus one if that was shown and differs.
+def revised(new: DataFrame, old: DataFrame, shown: Mapping[str, bool]) -> DataFrame:
+    """Return *new* rows with the revision of the *old* row that they replace, plus one if that was shown and readers see another.
 
-    The stored arguments, on which functions look back, do not count as content, because the output does not show them.
+    Args:
+        new: Result rows.
+        old: The stored rows in their place.
+        shown: The columns that readers see, and whether each is inexact; see :func:`shown_values`.
     """
     keys = [n for n in new.columns if n.startswith("k_") or n in IDENTITY]
-    content = [n for n in new.columns if n not in {*keys, SLICE, "revision"} and not n.startswith(ARGUMENT)]
+    content = [n for n in new.columns if n in shown and n not in keys]
     before = old.select(
         *[sf.col(quoted(n)).alias(f"o_{i}") for i, n in enumerate(keys)],
         *[sf.col(quoted(n)).alias(f"c_{i}") for i, n in enumerate(content)],
+        sf.col("is_shown").alias("o_shown"),
         sf.col("revision").alias("o_revision"),
     )
-    on, same = sf.expr("true"), sf.expr("true")
+    on, same = sf.expr("true"), sf.col("is_shown")
     for i, name in enumerate(keys):
         on = on & sf.col(quoted(name)).eqNullSafe(sf.col(f"o_{i}"))
     for i, name in enumerate(content):
-        same = same & sf.col(quoted(name)).eqNullSafe(sf.col(f"c_{i}"))
-    shown_before = sf.col(f"c_{content.index('is_shown')}")
+        same = same & is_same(sf.col(quoted(name)), sf.col(f"c_{i}"), inexact=shown[name])
     revision = (
         sf.when(sf.col("o_revision").isNull(), sf.lit(0))
-        .when(same | ~shown_before, sf.col("o_revision"))
+        .when(same | ~sf.col("o_shown"), sf.col("o_revision"))
         .otherwise(sf.col("o_revision") + 1)
     )
     joined = new.drop("revision").join(before, on, "left")

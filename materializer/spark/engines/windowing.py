@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 
 from materializer.config import Budget
 from materializer.core.compiled.definition import Definition
+from materializer.core.compiled.shown import shown_values
 from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.ranges import StoredResult
 from materializer.core.engines.work import ChangedKeys, Key, KeySlices, Work
@@ -83,7 +84,8 @@ class Windowing:
         if is_small:
             raw, stored = raw.coalesce(1), stored.coalesce(1)
         if work.parts is None or parts is None:
-            return run.revised(run.everything(definition, raw, work.at, replaced, before), stored), [seen]
+            shown = shown_values(definition, run.engine_of(definition))
+            return run.revised(run.everything(definition, raw, work.at, replaced, before), stored, shown), [seen]
         found = run.changed_results(definition, raw, work.parts, parts, work.at, stored, before)
         return c.kept_partials(definition, found, replaced), [seen]
 

@@ -9,11 +9,13 @@ from typing import Any, Final
 from uuid import uuid4
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as sf
 
+from materializer.core.aggregates.moments import LEAST_SQUARED, MOST_SQUARED
 from materializer.core.compiled.bucket_sql import bucket_end_sql, bucket_start_sql, instant_of_sql
 from materializer.core.compiled.definition import Definition, quoted
+from materializer.core.compiled.shown import SAME_SHARE
 from materializer.core.spec.spec import Call, Measure
 from materializer.core.time.spans import SpanSet
 from materializer.errors import SparkError
@@ -23,6 +25,8 @@ DIFFERS: Final = "size(wrong) > 0"
 """Predicate of the rows that differ."""
 FLOAT_TOLERANCE: Final = 1e-9
 """Maximum difference of doubles, as a share of the sum of the magnitudes that enter the result (law 1)."""
+_UNDEFINED: Final = "-1D"
+"""In place of the sum of the magnitudes, where sums leave the range of doubles and the order of the rows decides the result."""
 
 _SQUARED: Final = frozenset(
     {
@@ -35,6 +39,10 @@ _SQUARED: Final = frozenset(
         "corr",
         "regr_slope",
         "regr_intercept",
+        "regr_r2",
+        "regr_sxx",
+        "regr_sxy",
+        "regr_syy",
         "beta",
         "sem",
         "skew",
@@ -45,6 +53,10 @@ _SQUARED: Final = frozenset(
 )
 _CUBED: Final = "sum3"
 """The power sum whose terms may cancel each other out."""
+_CENTRED: Final = dict.fromkeys(_SQUARED - {"wsum", "wavg"}, 1) | {"kurtosis": 2, "regr_r2": 2, "skew": 3}
+"""How often the squares of its argument are multiplied in an aggregate of centred sums."""
+_QUOTIENTS: Final = frozenset({"corr", "regr_slope", "regr_intercept", "regr_r2", "beta", "skew", "kurtosis"})
+"""Aggregates that divide one sum of squares by another: of tiny values, both have few digits or none."""
 _NUMERIC: Final = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
 
 
@@ -231,15 +243,21 @@ def _number(text: str, kind: str) -> str:
 def _close(ours: str, theirs: str, magnitude: str) -> str:
     tolerance = f"{FLOAT_TOLERANCE}D * greatest(abs(cast({theirs} AS double)), {magnitude}, 1D)"
     is_finite = f"{magnitude} < double('infinity')"
-    return f"{ours} <=> {theirs} OR coalesce({is_finite} AND abs(cast({ours} AS double) - cast({theirs} AS double)) <= {tolerance}, false)"
+    is_near = f"{is_finite} AND abs(cast({ours} AS double) - cast({theirs} AS double)) <= {tolerance}"
+    return f"{ours} <=> {theirs} OR {magnitude} = {_UNDEFINED} OR coalesce({is_near}, false)"
 
 
 def _magnitude(measure: Measure) -> str:
-    parts = ["0D", *(p for call in measure.formula.calls for p in _parts(call))]
-    return " + ".join(parts)
+    """Return an aggregate: the sum of the magnitudes behind a measure, or :data:`_UNDEFINED`."""
+    found = [part for call in measure.formula.calls for part in _parts(call)]
+    if not found:
+        return "0D"
+    undefined = " OR ".join(f"({test})" for _, test in found)
+    return f"CASE WHEN {undefined} THEN {_UNDEFINED} ELSE {' + '.join(sql for sql, _ in found)} END"
 
 
-def _parts(call: Call) -> list[str]:
+def _parts(call: Call) -> list[tuple[str, str]]:
+    """Return for each number in a call the sum of its magnitudes, and whether the call has no result that Spark defines."""
     where = f" FILTER (WHERE {call.where})" if call.where else ""
     parts = []
     for arg, type_ in zip(call.args, call.types, strict=False):
@@ -247,8 +265,24 @@ def _parts(call: Call) -> list[str]:
             number = f"abs(cast(({arg}) AS double))"
             value = f"{number} * {number} + {number}" if call.function in _SQUARED else number
             value = f"pow({number}, 3)" if call.function == _CUBED else value
-            parts.append(f"coalesce(sum({value}){where}, 0D)")
+            total, largest = f"coalesce(sum({value}){where}, 0D)", f"max({number}){where}"
+            test = f"{largest} < double('infinity') AND {total} >= double('infinity')"
+            if times := _CENTRED.get(call.function):
+                test = f"{largest} < double('infinity') AND {largest} > {MOST_SQUARED ** (1 / times)!r}D"
+                if call.function in _QUOTIENTS:
+                    test += f" OR {largest} > 0 AND {largest} < {LEAST_SQUARED ** (1 / times)!r}D"
+            parts.append((total, f"coalesce({test}, false)"))
     return parts
+
+
+def is_same(a: Column, b: Column, *, inexact: bool) -> Column:
+    """Return whether readers of an output see no difference between two values; of an inexact double its last digits do not count."""
+    same = a.eqNullSafe(b)
+    if not inexact:
+        return same
+    largest = sf.greatest(sf.abs(a), sf.abs(b))
+    near = (largest < sf.lit(float("inf"))) & (sf.abs(a - b) <= SAME_SHARE * largest)
+    return same | sf.coalesce(near, sf.lit(False))
 
 
 def kind_of(row: dict[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
@@ -13,6 +13,7 @@ from pyspark.sql.types import MapType
 from materializer.core.compiled.definition import quoted
 from materializer.core.refresh.output_feed import CHANGE, META, REASON, ChangeType, Reason
 from materializer.lake.log import DataFile
+from materializer.spark.query.compare import is_same
 from materializer.spark.runtime.failures import spoken
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ _SIGN: Final = "__sign"
 _GONE: Final = "__gone"
 _CAME: Final = "__came"
 _FORMS: Final = "__form_{}"
+_OLD: Final = "__old_{}"
+_COPIES: Final = "__copies_{}"
+_SAME: Final = "__same"
 
 
 def rows_of(engine: Spark, path: str, version: int, files: Sequence[DataFile] | None) -> DataFrame:
@@ -64,6 +68,28 @@ def changed(old: DataFrame, new: DataFrame, place: Sequence[str] | None) -> Data
     )
     rows = _repeated(both.withColumn(CHANGE, change), sf.abs(sf.col(_SIGN)))
     return rows.select(*map(_named, columns), CHANGE)
+
+
+def steady(new: DataFrame, old: DataFrame, place: Sequence[str], inexact: Collection[str]) -> DataFrame:
+    """Return *new* rows, some of them as they were; see :func:`materializer.lake.output_diff.steady`."""
+    columns, here = new.columns, Window.partitionBy(*map(_named, place))
+    ours = new.withColumn(_COPIES.format("n"), sf.count(sf.lit(1)).over(here))
+    renamed = [_named(name).alias(_OLD.format(i)) for i, name in enumerate(columns)]
+    theirs = old.withColumn(_COPIES.format("o"), sf.count(sf.lit(1)).over(here)).where(f"{_COPIES.format('o')} = 1")
+    theirs = theirs.select(*renamed, sf.lit(1).alias(_GONE))
+    on, same = sf.col(_COPIES.format("n")) == 1, sf.col(_GONE).isNotNull()
+    for i, name in enumerate(columns):
+        was = sf.col(_OLD.format(i))
+        if name in place:
+            on = on & _named(name).eqNullSafe(was)
+        elif isinstance(new.schema[name].dataType, MapType):
+            same = same & _form(new, name).eqNullSafe(sf.array_sort(sf.map_entries(was)))
+        else:
+            same = same & is_same(_named(name), was, inexact=name in inexact)
+    joined = ours.join(theirs, on, "left").withColumn(_SAME, same)
+    return joined.select(
+        *[sf.when(sf.col(_SAME), sf.col(_OLD.format(i))).otherwise(_named(n)).alias(n) for i, n in enumerate(columns)]
+    )
 
 
 def reasoned(rows: DataFrame, new: str, late: str, beyond: Reason) -> DataFrame:

@@ -205,7 +205,7 @@ def test_skewness_points_to_skew() -> None:
     with pytest.raises(DefinitionError) as caught:
         defined("skewness(price)")
 
-    assert "did you mean `skew`?" == caught.value.problems[0].hint
+    assert "write `skew`, which gives the same" == caught.value.problems[0].hint
     assert "kurtosis" == defined("kurtosis(price)").measures[0].formula.calls[0].function
 
 

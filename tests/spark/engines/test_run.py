@@ -11,47 +11,91 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 COLUMNS = (
-    f"k_sym string, w_start bigint, w_end bigint, slice bigint, v_x bigint, {ARGUMENT}x bigint, "
-    "is_shown boolean, revision int"
+    f"k_sym string, w_start bigint, w_end bigint, slice bigint, v_x double, v_top double, n bigint, {ARGUMENT}x bigint, "
+    "is_final boolean, is_shown boolean, revision int"
 )
+SHOWN = {"v_x": True, "v_top": False, "is_final": False}
 
 
-def result(sym: str | None, value: int | None, *, looked: int = 0, shown: bool = True, revision: int = 0) -> Any:
+def result(
+    sym: str | None,
+    value: float | None,
+    top: float = 1.0,
+    *,
+    n: int = 1,
+    looked: int = 0,
+    final: bool = True,
+    shown: bool = True,
+    revision: int = 0,
+) -> Any:
     """A result of [0, 10) with what its functions look back on."""
-    return (sym, 0, 10, 0, value, looked, shown, revision)
+    return (sym, 0, 10, 0, value, top, n, looked, final, shown, revision)
 
 
 def test_a_revision_is_another_content_that_was_shown(spark: SparkSession) -> None:
     """
-    It rises where a result that was shown changed, or is shown no more; not where it is the same, nor where nobody had been
-    shown what it was, nor by what functions look back on.
+    It rises where readers see another value in a result that was shown, or do not see it any more; not where all that they see
+    is the same but for the sign of zero and the last digits of a sum, nor where nobody had been shown what it was.
     """
     old = [
-        result("changed", 1, revision=4),
-        result("same", 1, revision=4),
+        result("changed", 1.0, revision=4),
+        result("more than the last digits", 1e6, revision=4),
+        result("the last digits", 0.1 + 0.2, revision=4),
+        result("small", 3e-12, revision=4),
+        result("the last digits of a maximum", 1.0, 0.1 + 0.2, revision=4),
+        result("of zero", 0.0, 0.0, revision=4),
+        result("not a number", float("nan"), revision=4),
+        result("not a number now", 1.0, revision=4),
+        result("infinite", float("inf"), revision=4),
+        result("infinite now", 1.0, revision=4),
+        result("another count", 1.0, n=3, revision=4),
+        result("final now", 1.0, final=False, revision=4),
+        result("same", 1.0, revision=4),
         result("same and null", None, revision=4),
-        result("looks back on another", 1, looked=1, revision=4),
-        result("changed before it was shown", 1, shown=False, revision=4),
-        result("shown now", 1, shown=False, revision=4),
-        result("hidden now", 1, revision=4),
-        result(None, 1, revision=4),
-        result("gone", 1, revision=4),
+        result("looks back on another", 1.0, looked=1, revision=4),
+        result("changed before it was shown", 1.0, shown=False, revision=4),
+        result("shown now", 1.0, shown=False, revision=4),
+        result("hidden now", 1.0, revision=4),
+        result(None, 1.0, revision=4),
+        result("gone", 1.0, revision=4),
     ]
     new = [
-        result("changed", 2),
-        result("same", 1),
+        result("changed", 2.0),
+        result("more than the last digits", 1e6 + 0.01),
+        result("the last digits", 0.3),
+        result("small", 4e-12),
+        result("the last digits of a maximum", 1.0, 0.3),
+        result("of zero", -0.0, -0.0),
+        result("not a number", float("nan")),
+        result("not a number now", float("nan")),
+        result("infinite", float("inf")),
+        result("infinite now", float("inf")),
+        result("another count", 1.0, n=4),
+        result("final now", 1.0),
+        result("same", 1.0),
         result("same and null", None),
-        result("looks back on another", 1, looked=2),
-        result("changed before it was shown", 2, shown=False),
-        result("shown now", 1),
-        result("hidden now", 1, shown=False),
-        result(None, 2),
-        result("came", 1),
+        result("looks back on another", 1.0, looked=2),
+        result("changed before it was shown", 2.0, shown=False),
+        result("shown now", 1.0),
+        result("hidden now", 1.0, shown=False),
+        result(None, 2.0),
+        result("came", 1.0),
     ]
-    found = revised(spark.createDataFrame(new, COLUMNS), spark.createDataFrame(old, COLUMNS)).collect()
+    found = revised(spark.createDataFrame(new, COLUMNS), spark.createDataFrame(old, COLUMNS), SHOWN).collect()
 
     assert {r.k_sym: r.revision for r in found} == {
         "changed": 5,
+        "more than the last digits": 5,
+        "the last digits": 4,
+        "small": 5,
+        "the last digits of a maximum": 5,
+        "of zero": 4,
+        "not a number": 4,
+        "not a number now": 5,
+        "infinite": 4,
+        "infinite now": 5,
+        "another count": 4,
+        "final now": 5,
         "same": 4,
         "same and null": 4,
         "looks back on another": 4,

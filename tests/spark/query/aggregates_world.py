@@ -40,7 +40,8 @@ _ODD = (float("nan"), _INF, -_INF, 0.0, -0.0)
 _NUMERIC = ("x", "f", "i", "b", "d", "w", "v")
 _ANY = ("x", "f", "i", "b", "d", "s", "dt", "ts", "ok", "bin", "arr")
 _VARIANCES = ("var_pop", "var_samp", "stddev_pop", "stddev_samp")
-_COMOMENTS = ("covar_pop", "covar_samp", "corr", "regr_slope", "regr_intercept")
+_COMOMENTS = ("covar_pop", "covar_samp", "corr", "regr_slope", "regr_intercept", "regr_r2", "regr_count")
+_COMOMENTS += ("regr_sxx", "regr_sxy", "regr_syy", "regr_avgx", "regr_avgy")
 
 
 def call(
