@@ -182,7 +182,10 @@ def differs(ours: pa.Table, theirs: pa.Table) -> str:
     """Return in what two tables differ, in whatever order their rows are; or ""."""
     if [n.lower() for n in ours.column_names] != [n.lower() for n in theirs.column_names]:
         return f"columns {ours.column_names}, in Spark {theirs.column_names}"
-    kinds = [[str(kind).replace("large_", "") for kind in rows.schema.types] for rows in (ours, theirs)]
+    kinds = [
+        [str(kind).replace("large_", "").replace(" not null", "") for kind in rows.schema.types]
+        for rows in (ours, theirs)
+    ]
     if kinds[0] != kinds[1]:
         return f"types {kinds[0]}, in Spark {kinds[1]}"
     if ours.num_rows != theirs.num_rows:
