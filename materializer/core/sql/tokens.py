@@ -274,9 +274,9 @@ def _short(text: str, limit: int = 60) -> str:
 def _without_comments(text: str, tokens: Sequence[Token]) -> str:
     """Return a text with spaces for its comments, which part the words of a keyword such as GROUP BY for the parser."""
     pieces, at = [], 0
-    for token in tokens:
-        pieces += [_NO_SPACE.sub(" ", text[at : token.start]), text[token.start : token.end + 1]]
-        at = token.end + 1
+    for token in tokens:  # of a number with a suffix there are three, in one place
+        pieces += [_NO_SPACE.sub(" ", text[at : token.start]), text[max(at, token.start) : token.end + 1]]
+        at = max(at, token.end + 1)
     return "".join(pieces) + _NO_SPACE.sub(" ", text[at:])
 
 

@@ -533,11 +533,11 @@ def test_a_comment_stands_between_any_two_words() -> None:
     """
     [spec] = parse_definitions(
         "CREATE MATERIALIZED VIEW v AS SELECT date_trunc('day', ts) AS d, a IS /* x */ NOT DISTINCT /* FROM */ FROM b AS k, count(*) AS n "
-        "FROM t WHERE a IS NOT -- it's\n NULL GROUP /* 'c */ BY 1, k"
+        "FROM t WHERE a IS NOT -- it's\n NULL AND x > 2L GROUP /* 'c */ BY 1, k"
     )
 
     assert ("k",) == tuple(key.name for key in spec.keys)
-    assert "a IS NOT -- it's\n NULL" == spec.where
+    assert "a IS NOT -- it's\n NULL AND x > 2L" == spec.where
 
 
 def test_a_comment_takes_no_line_of_the_statement() -> None:
