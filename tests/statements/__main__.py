@@ -101,7 +101,7 @@ def table(entries: Sequence[Mapping[str, Any]]) -> str:
     revisions = ", ".join(f"`{revision}`" for revision in dict.fromkeys(entry["commit"] for entry in newest))
     return (
         f"At {revisions}, {newest[0]['at'][:10]}: {statements:,} statements in {seconds / 60:.1f} minutes; {equal:,} equal to plain Spark, "
-        f"{refused:,} refused; found: {found or 'nothing'}.\n\n"
+        f"{refused:,} refused; found: {found or 'nothing'}. Over all states on record: {sum(e['statements'] for e in entries):,} statements.\n\n"
         + pages.table(("so often", "what became of them"), [(f"{n:,}", what) for what, n in seen.most_common()])
     )
 
