@@ -25,6 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         (world.SQL / f"{name}.sql").write_text(f"{guide.sql};\n", encoding="utf-8")
         _write(f"{name}.md", pages.from_guide(guide))
     _write("index.md", {"common": pages.common(), "trades": pages.inputs("trades"), "orders": pages.inputs("orders")})
+    _write("time_series.md", {"alignments": pages.alignments()})
     for name in reference.PAGES:
         _write(f"../{name}", reference.made(name))
     for name, result in ({} if args.texts else _results()).items():

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
+from materializer.core.engines.alignment import alignment_sizes
 from materializer.core.engines.guides import COMMON, Guide
 from tests.docs import world
 from tests.docs.world import Result
@@ -50,6 +51,32 @@ def from_guide(guide: Guide) -> dict[str, str]:
 def common() -> str:
     """Return the table of the parameters of every engine."""
     return table(("parameter", "default", "meaning"), [(f"`{p.name}`", p.default, p.meaning) for p in COMMON])
+
+
+def alignments() -> str:
+    """Return the table of alignments, made from what the engine uses."""
+    kinds = (
+        ("minute", "minutes"),
+        ("second", "seconds"),
+        ("datetime", "seconds"),
+        ("time", "milliseconds"),
+        ("timestamp", "milliseconds"),
+        ("nanotime", "nanoseconds"),
+        ("nanotimestamp", "nanoseconds"),
+        ("date", "days"),
+        ("month", "months"),
+    )
+    together: dict[tuple[str, tuple[int, ...], int], list[str]] = {}
+    for kind, unit in kinds:
+        most = alignment_sizes(kind, round_time=False)[-1]
+        together.setdefault((unit, alignment_sizes(kind), most), []).append(f"`{kind}`")
+    return table(
+        ("time_kind", "in", "alignments", "the last without round_time"),
+        [
+            (", ".join(names), unit, ", ".join(f"{size:,}" for size in sizes).replace(", ", " · "), f"{most:,}")
+            for (unit, sizes, most), names in together.items()
+        ],
+    )
 
 
 def output(result: Result) -> str:

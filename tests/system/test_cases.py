@@ -13,7 +13,7 @@ from tests.cases.runner import WITH_SPARK, run_all
 from tests.cases.world import How
 from tests.paths import ROOT
 
-FILES = ("seed_cases", "engine_samples", "time_bucket_samples", "continuous_aggregate_samples")
+FILES = ("seed_cases", "engine_samples", "time_bucket_samples", "time_bucket_of_duckdb", "continuous_aggregate_samples")
 CASES = [case for file in FILES for case in reading.read(DATA / f"{file}.json")]
 
 
@@ -31,8 +31,8 @@ def test_every_kind_has_cases() -> None:
     """
     The files hold the numbers of cases that their README gives, so that none is lost in reading.
     """
-    assert [39, 33, 41, 5] == [len(reading.read(DATA / f"{file}.json")) for file in FILES]
-    assert 41 == len(cases_of("time-bucket"))
+    assert [39, 33, 41, 137, 5] == [len(reading.read(DATA / f"{file}.json")) for file in FILES]
+    assert 41 + 137 == len(cases_of("time-bucket"))
     assert 5 == len(cases_of("scenario"))
     assert 6 == len(cases_of("continuousAggregate"))
 

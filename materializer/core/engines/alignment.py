@@ -91,13 +91,23 @@ def alignment_size(time_type: str, step: int, *, round_time: bool = True, profil
         >>> alignment_size("timestamp", 150_000), alignment_size("timestamp", 150_000, profile="cn")
         (300000, 180000)
     """
+    sizes = alignment_sizes(time_type, round_time=round_time, profile=profile)
+    return next((size for size in sizes if size >= step), sizes[-1])
+
+
+def alignment_sizes(time_type: str, *, round_time: bool = True, profile: str = "en") -> tuple[int, ...]:
+    """Return all alignment sizes of a type, in its unit: the smallest that is not below the step is used, or else the last.
+
+    Examples:
+        >>> alignment_sizes("date"), alignment_sizes("minute", round_time=False)
+        ((1,), (2, 3, 5, 10, 15, 20, 30, 60))
+    """
     if time_type in _UNADJUSTED:
-        return _UNADJUSTED[time_type]
+        return (_UNADJUSTED[time_type],)
     sizes, most = _SIZES[time_type]
     if profile == "cn" and sizes is _MILLIS:
         sizes = tuple(sorted((*sizes, 180_000)))
-    usable = [size for size in sizes if round_time or size <= most]
-    return next((size for size in usable if size >= step), usable[-1])
+    return tuple(size for size in sizes if round_time or size <= most)
 
 
 def anchor(first: int, alignment: int) -> int:

@@ -7,6 +7,7 @@ partials store keys under these names and store no other column of a source row.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final, TypeAlias
 
@@ -201,7 +202,26 @@ class _Assembly:
         buckets = list(self._bucket_names(expression))
         self._refuse_buckets(expression, "definition.misplaced-bucket", allowed=buckets)
         self._read(expression, only_in_calls=True)
-        return self._formula(expression, [*buckets, *self._replacements(expression, in_having=True, taken=buckets)])
+        replacements = [*buckets, *self._replacements(expression, in_having=True, taken=buckets)]
+        self._refuse_shadowed_keys(expression, replacements)
+        return self._formula(expression, replacements)
+
+    def _refuse_shadowed_keys(self, expression: Expression, replaced: list[Replacement]) -> None:
+        """Refuse what may repeat the expression of a key, of which one column has the name of an output: Spark compares the whole first."""
+        runs = [(first, last) for first, last, _ in replaced if last > first]  # a single name may be that of the column
+        runs += [(use.at, use.last) for use in expression.calls]
+        left = [at for at in range(len(expression.fragment)) if not any(first <= at <= last for first, last in runs)]
+        words = Counter(_compared(word) for at, word in enumerate(expression.fragment.normal) if at in left)
+        names = {*self.measures, *(key.name.lower() for key in self.keys.values())}
+        for column in expression.outer_columns:
+            name = column.name.lower()
+            for normal, key in self.keys.items():
+                is_shadowed = column.at in left and name in names and name in normal and len(normal) > 1
+                if is_shadowed and not Counter(_compared(word) for word in normal) - words:
+                    message = f"`{key.sql}` is grouped by, and `{column.name}` alone is an output: HAVING may mean one or the other"
+                    hint = f"write `{key.name}`, or give the output another name"
+                    self._report(expression.fragment, "definition.ambiguous-group", message, hint, token=column.at)
+                    return
 
     def _formula(self, expression: Expression, replacements: list[Replacement]) -> Formula | None:
         self._warn_of_divisions(expression)
@@ -321,3 +341,7 @@ def _field(fragment: Fragment, use: FunctionUse) -> tuple[str, int]:
     if use.name == "window":
         return (following[1], use.last + 2) if len(following) == 2 and following[0] == "." else ("", use.last)
     return "start", use.last
+
+
+def _compared(word: str) -> str:
+    return word.replace("<", ">")  # Spark takes `a < b` for `b > a`

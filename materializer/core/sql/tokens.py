@@ -7,6 +7,7 @@ only shows whether a text parses, and which columns it names.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from materializer.errors import Problem
 
 SYNTAX: Final = "definition.syntax"
 
+_NO_SPACE: Final = re.compile(r"\S")
 _SELECT: Final = DIALECT.tokenize("SELECT")[0]
 _OPEN: Final = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
 _CLOSE: Final = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
@@ -59,13 +61,18 @@ class Script:
         """Return the tokens of the text.
 
         Raises:
-            Refused: If a quote or a comment is never closed.
+            Refused: If a quote or a comment is never closed, or a comment takes the next line in Spark.
         """
         try:
-            return tuple(DIALECT.tokenize(self.text))
+            found = tuple(DIALECT.tokenize(self.text))
         except TokenError:
             at, what = _unclosed(self.text)
             raise Refused(self.problem(at, SYNTAX, f"{what} that begins here is never closed", "close it")) from None
+        for comment in (c for token in found for c in token.comments if c.endswith("\\") and "\n" not in c):
+            if (at := self.text.find(f"--{comment}\n")) >= 0:
+                message = "a comment that ends with a backslash goes on in the next line in Spark"
+                raise Refused(self.problem(at, SYNTAX, message, "end it with another character"))
+        return tuple(DIALECT.tokenize(_without_comments(self.text, found))) if any(t.comments for t in found) else found
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +269,15 @@ def _has_clauses(select: exp.Select) -> bool:
 def _short(text: str, limit: int = 60) -> str:
     line = " ".join(text.split())
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
+
+
+def _without_comments(text: str, tokens: Sequence[Token]) -> str:
+    """Return a text with spaces for its comments, which part the words of a keyword such as GROUP BY for the parser."""
+    pieces, at = [], 0
+    for token in tokens:  # of a number with a suffix there are three, in one place
+        pieces += [_NO_SPACE.sub(" ", text[at : token.start]), text[max(at, token.start) : token.end + 1]]
+        at = max(at, token.end + 1)
+    return "".join(pieces) + _NO_SPACE.sub(" ", text[at:])
 
 
 def _unclosed(text: str) -> tuple[int, str]:

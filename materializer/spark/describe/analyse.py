@@ -22,6 +22,7 @@ from materializer.core.compiled.definition import SLICE, key_column
 from materializer.core.spec.spec import AggregateSpec, Call, Formula, TimeType
 from materializer.errors import DefinitionError, Problem
 from materializer.spark.describe.refusals import quoted_in, sentence_of
+from materializer.spark.describe.typed import refusal_of_text
 from materializer.spark.query.types import is_storable, within
 
 _TIME_TYPES: dict[TimeType, st.DataType] = {
@@ -95,6 +96,10 @@ def analyse(spark: SparkSession, spec: AggregateSpec, source_schema: st.StructTy
     asked.raise_problems()
     _check_merges(spark, keys, partials, layout)
     finals = _finals(spark, keys, partials, layout, measures)
+    if (refusal := refusal_of_text(spark, typed, source_schema)) is not None:
+        raise DefinitionError(
+            [_problem(_Place("Spark refuses the statement"), refusal, source_schema.fieldNames())]
+        ) from refusal
     return Analysed(
         spec=typed,
         layout=layout,

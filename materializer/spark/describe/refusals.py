@@ -14,6 +14,6 @@ def quoted_in(error: AnalysisException) -> str:
 
 def sentence_of(error: AnalysisException) -> str:
     """Return Spark's sentence about an expression, without its class and state."""
-    text = str(error).split("\n", 1)[0].split(" SQLSTATE:", 1)[0]
+    text = str(error).strip().split("\n", 1)[0].split(" SQLSTATE:", 1)[0]
     bare = text.split("] ", 1)[1] if text.startswith("[") and "] " in text else text
     return bare[:1].lower() + bare[1:].rstrip(".; ")

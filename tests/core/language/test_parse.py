@@ -527,6 +527,33 @@ def test_names_may_hold_quotes_and_backslashes() -> None:
         view("sum(`x\\`)", where="sym = 'open")
 
 
+def test_a_comment_stands_between_any_two_words() -> None:
+    """
+    Also between those of one keyword, as in Spark.
+    """
+    [spec] = parse_definitions(
+        "CREATE MATERIALIZED VIEW v AS SELECT date_trunc('day', ts) AS d, a IS /* x */ NOT DISTINCT /* FROM */ FROM b AS k, count(*) AS n "
+        "FROM t WHERE a IS NOT -- it's\n NULL AND x > 2L GROUP /* 'c */ BY 1, k"
+    )
+
+    assert ("k",) == tuple(key.name for key in spec.keys)
+    assert "a IS NOT -- it's\n NULL AND x > 2L" == spec.where
+
+
+def test_a_comment_takes_no_line_of_the_statement() -> None:
+    """
+    For Spark a line comment whose last character is a backslash has the next line, too; such a statement is not read as another.
+    """
+    text = "CREATE MATERIALIZED VIEW v AS SELECT date_trunc('day', ts) AS d, count(*) AS n FROM t -- C:{}\nWHERE a > 1\nGROUP BY 1 /* \\ */"
+
+    assert "a > 1" == parse_definitions(text.format(""))[0].where
+    with pytest.raises(
+        DefinitionError,
+        match=r"1:\d+: definition\.syntax: a comment that ends with a backslash goes on in the next line",
+    ):
+        parse_definitions(text.format("\\"))
+
+
 @given(st.tuples(LITERALS, LITERALS, LITERALS, LITERALS))
 @example((("r'a'", "a"), ("r'GROUP BY'", "GROUP BY"), ("'C:\\\\'", "C:\\"), ('R"LIMIT"', "LIMIT")))
 @example((("'it''s'", "it's"), ("'CUBE'", "CUBE"), ("'*'", "*"), ("r'WHERE'", "WHERE")))

@@ -183,3 +183,13 @@ def test_an_unresolved_definition_is_a_mistake_of_ours(spark: SparkSession) -> N
     """
     with pytest.raises(ValueError, match="not resolved"):
         analyse(spark, replace(spec_of(call("sum", "i")), time_type=None), schema())
+
+
+def test_a_text_that_does_not_parse_is_quoted(spark: SparkSession) -> None:
+    """
+    What Spark says of it begins in its second line.
+    """
+    [(code, message)] = problems(spark, spec_of(call("sum", "x"), where="i = = 1"))
+
+    assert "definition.syntax" == code
+    assert "WHERE: syntax error at or near '='" in message
