@@ -10,7 +10,7 @@ from materializer.core.codec import json_fields
 
 MOST_COMMITS: Final = 8
 """Captured versions whose commits are remembered."""
-_LATER: Final = ("columns", "commits", "file", "told")
+_LATER: Final = ("columns", "commits", "file", "reason")
 
 
 @json_fields(later=_LATER, omits=_LATER)
@@ -23,17 +23,17 @@ class SourceMark:
             :func:`materializer.lake.capture.source_marks.names_underneath`.
         commits: Digest of the commit of each of the last captured versions, by version as text, newest last.
         file: What tells the file of the newest one from another file.
-        told: Why everything was dirty when a source last turned out to be another one; "" if it never did.
+        reason: Why everything was dirty when a source last turned out to be another one; "" if it never did.
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)
     commits: Mapping[str, str] = field(default_factory=dict)
     file: tuple[Any, ...] = ()
-    told: str = ""
+    reason: str = ""
 
     def after(self, new: SourceMark) -> SourceMark:
         """Return the mark of a later version, with the commits of both."""
         commits = {**self.commits, **new.commits}
         newest = sorted(commits, key=int)[-MOST_COMMITS:]
-        told = new.told or self.told
-        return SourceMark(new.columns or self.columns, {v: commits[v] for v in newest}, new.file, told)
+        reason = new.reason or self.reason
+        return SourceMark(new.columns or self.columns, {v: commits[v] for v in newest}, new.file, reason)

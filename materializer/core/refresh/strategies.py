@@ -73,7 +73,7 @@ class Facts:
         frozen: The frozen boundary. Raw rows below it may be gone, so entries there are merged whatever the cost.
         keyed: The cost of reading the raw rows of the changed keys of some entries; None when a bucket is one group.
         not_keyed: Why changed keys are not recorded, at least not without Spark; empty when they are.
-        told: In which way the source is not the one that was captured; empty when it is.
+        other_source: In which way the source is not the one that was captured; empty when it is.
         price: The seconds of a strategy, by its name, what it reads, and for which buckets.
         only: The one strategy that was asked for where it is allowed; "" when the price decides.
         tie: Prices that differ by fewer seconds do not decide.
@@ -95,7 +95,7 @@ class Facts:
     frozen: int = NEG_INF
     keyed: Callable[[Sequence[Entry]], Estimate] | None = None
     not_keyed: str = ""
-    told: str = ""
+    other_source: str = ""
     price: Callable[[str, Estimate, SpanSet], float] = by_rates
     only: str = ""
     tie: float = 1e9
@@ -269,7 +269,7 @@ def _recomputes(
         if why_not:
             rejected.append(Rejected(BY_KEY, why_not, by_keys))
         is_rebuild = cause in {Cause.LOST, Cause.SOURCE, Cause.REPAIRED} or facts.is_first
-        reason = facts.told if cause is Cause.SOURCE and facts.told else _REASONS[cause]
+        reason = facts.other_source if cause is Cause.SOURCE and facts.other_source else _REASONS[cause]
         yield Recompute(spans, reason, raw, tuple(rejected), is_rebuild, changed, seconds=whole)
 
 

@@ -60,14 +60,14 @@ def digest(path: str, version: int) -> str:
         return ""
 
 
-def mark(table: DeltaFolder, version: int, reads: Iterable[str], told: str = "") -> SourceMark:
+def mark(table: DeltaFolder, version: int, reads: Iterable[str], reason: str = "") -> SourceMark:
     """Return what a source is at its newest version.
 
     Args:
         table: The source.
         version: Its newest version.
         reads: The columns that are read.
-        told: Why everything is dirty; "" if it is not.
+        reason: Why everything is dirty; "" if it is not.
     """
     try:
         found = table.commits(version - 1, version)[0].digest  # which a capture has read
@@ -75,7 +75,7 @@ def mark(table: DeltaFolder, version: int, reads: Iterable[str], told: str = "")
         found = ""
     named = names_underneath(table.schema_json())
     columns = {name.lower(): named[name.lower()] for name in reads if name.lower() in named}
-    return SourceMark(columns, {str(version): found} if found else {}, table.file_of(version) or (), told)
+    return SourceMark(columns, {str(version): found} if found else {}, table.file_of(version) or (), reason)
 
 
 def has_other_commit(table: DeltaFolder, version: int, known: SourceMark) -> bool:

@@ -122,9 +122,9 @@ class Capture:
             version,
             tuple(_kept(self._all_of(state, piece), state.discarded)),
             counts=({"version": version, "rung": Rung.SOURCE.value, "rows": None},),
-            reasons=(broken.told,),
+            reasons=(broken.reason,),
             max_entries=log_entries_of(spec, self._config.log_max_entries),
-            mark=mark(DeltaFolder.at(state.source.path), version, reads, broken.told),
+            mark=mark(DeltaFolder.at(state.source.path), version, reads, broken.reason),
             table_id=broken.table_id,
         )
 

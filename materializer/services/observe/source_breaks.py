@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from materializer.core.spec.spec import AggregateSpec
 from materializer.journal.state import AggregateState
 from materializer.lake.capture import source_marks
-from materializer.lake.table import DeltaFolder
+from materializer.lake.table import DeltaFolder, TableHead
 from materializer.services.definitions.replaced import goes_on
 
 
@@ -17,12 +17,12 @@ class SourceBreak:
     """A source that is not the one that was captured.
 
     Args:
-        told: In which way, in words.
+        reason: In which way, in words.
         code: ``source.replaced``, ``source.diverged`` or ``source.columns``.
         table_id: Its id, if that is another one; else "".
     """
 
-    told: str
+    reason: str
     code: str
     table_id: str = ""
 
@@ -43,8 +43,8 @@ def found(state: AggregateState, version: int, reads: Iterable[str]) -> SourceBr
     if source_marks.has_other_commit(table, state.cursor, known):
         common = source_marks.last_common(table, known)
         since = "another one" if common is None else f"another one after version {common}"
-        told = f"the history of the source is {since}: it was put back from a copy, or a copy was written to"
-        return SourceBreak(told, "source.diverged")
+        reason = f"the history of the source is {since}: it was put back from a copy, or a copy was written to"
+        return SourceBreak(reason, "source.diverged")
     if version == state.cursor:
         return None
     before = source_marks.columns_before(table, state.cursor, known, names)
@@ -55,6 +55,16 @@ def found(state: AggregateState, version: int, reads: Iterable[str]) -> SourceBr
     called = {underneath: name for name, underneath in now.items()}
     words = (_what(name, called.get(before[name.lower()])) for name in others)
     return SourceBreak(f"since version {state.cursor} of the source {'; '.join(words)}", "source.columns")
+
+
+def problem(state: AggregateState, head: TableHead) -> str:
+    """Return why the source is not the one that was captured, where its newest version does not say that anything changed."""
+    if head.table_id != state.source.table_id and not goes_on(state):
+        return "the source was dropped and recreated"
+    if head.version < state.cursor:
+        return "the source is older than what was captured"
+    broken = to_come(state) if head.version == state.cursor else None
+    return "" if broken is None else broken.reason
 
 
 def to_come(state: AggregateState) -> SourceBreak | None:

@@ -193,7 +193,7 @@ class EnginePlanner:
         if any(e.cause is Cause.DIFFERED for e in taken):
             return "a canary found kept results to differ: what lies around a change is not told by them"
         if any(e.cause is Cause.SOURCE for e in taken):
-            return state.mark.told
+            return state.mark.reason
         unknown = [e.span for e in taken if e.after is None and e.span.start < state.threshold]
         if any(s.start == NEG_INF for s in unknown):
             return "everything is dirty"

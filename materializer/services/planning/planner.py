@@ -314,7 +314,7 @@ class RunPlanner:
             not_retractable=definition.layout.why_not_retract or _checks_rows(definition),
             is_first=state.threshold == NEG_INF,
             no_feed_reason="the change feed could not be read a moment ago",
-            told=state.mark.told,
+            other_source=state.mark.reason,
             frozen=state.frozen,
             keyed=(lambda entries: self.observation.raw_of_keys(state.cursor, entries)) if has_keys else None,
             not_keyed=(why_not_recorded(definition) or _unknown_keys(definition)) if has_keys else "",

@@ -270,7 +270,7 @@ class Doctor:
             return  # reported with the tables; a repair corrects it
         if broken := source_breaks.to_come(state):
             hint = "the next refresh computes everything anew; 'source.on_replace' = 'refuse' lets it stop instead"
-            yield DoctorFinding("warning", state.name, broken.code, broken.told, hint)
+            yield DoctorFinding("warning", state.name, broken.code, broken.reason, hint)
             return
         if head.table_id != state.source.table_id:
             hint = "apply the definition again to build from the new table, or drop the aggregate"

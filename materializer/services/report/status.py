@@ -29,8 +29,8 @@ from materializer.lake.table import DeltaFolder, one_look
 from materializer.services import html
 from materializer.services.aggregate import Aggregate
 from materializer.services.definitions import rolled_up
-from materializer.services.definitions.replaced import goes_on
 from materializer.services.delivery import registration
+from materializer.services.observe import source_breaks
 from materializer.services.observe.clock import wall_clock
 from materializer.services.observe.dirty import dirty_below_newest
 from materializer.services.observe.frozen_bound import why_stuck
@@ -272,10 +272,7 @@ class Looker:
         try:
             head = DeltaFolder.at(state.source.path).head()
             newest = head.version
-            if head.table_id != state.source.table_id and not goes_on(state):
-                problem = "the source was dropped and recreated"
-            elif head.version < state.cursor:
-                problem = "the source is older than what was captured"
+            problem = source_breaks.problem(state, head)
             rows = row_count(aggregate.paths["output"])
         except MaterializerError as exc:
             problem = exc.message

@@ -23,6 +23,7 @@ IS_COUNTED = {
     Cause.FORCED: True,
     Cause.INVALIDATED: True,
     Cause.LOST: True,
+    Cause.SOURCE: False,
     Cause.NEW: False,
     Cause.DIFFERED: False,
     Cause.REPAIRED: False,
