@@ -12,6 +12,8 @@ CONFIDENCE: Final = 0.95
 """Probability that the bound holds."""
 COUNT: Final = "quality.canaries"
 EVERY: Final = "quality.canaries.every"
+TELLING: Final = 0.05
+"""A bound from this share on says too little to be shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +44,9 @@ class Canaries:
 
     @property
     def at_most(self) -> float | None:
-        """Upper bound of the share of wrong buckets; None before anything was sampled."""
-        return highest_share(self.clean) if self.clean else None
+        """Upper bound of the share of wrong buckets; None where too few were sampled to say something."""
+        share = highest_share(self.clean) if self.clean else 1.0
+        return share if share < TELLING else None
 
 
 def highest_share(clean: int) -> float:

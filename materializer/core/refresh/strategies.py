@@ -202,7 +202,9 @@ def together(steps: Sequence[Step], facts: Facts, window: SpanSet) -> tuple[Step
     whole, everything = facts.price("recompute", raw, dirty), facts.raw(every)
     scan = facts.price("recompute", everything, every) + facts.write(every - dirty)
     others = [s for s in steps if s not in computed]
-    against = tuple(Rejected(strategy_of(s), f"{len(computed)} steps would take longer", s.seconds) for s in computed)
+    # what several steps would do with one recompute speaks against no other recompute
+    apart = sorted({strategy_of(s) for s in computed} - {"recompute"})
+    against = tuple(Rejected(name, f"{len(computed)} steps would take longer", pieces) for name in apart)
     least = min(pieces, whole + facts.copy(between))
     is_rebuild = any(isinstance(s, Recompute) and s.is_rebuild for s in computed)
     if facts.only == SCAN or (scan < MUCH * least and least - scan > max(WORTH, facts.tie)):

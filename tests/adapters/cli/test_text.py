@@ -310,8 +310,7 @@ CLEAN = replace(samples.STATUS.canaries, differed_n=0, differed=SpanSet())
         (
             {},
             (
-                "29 random published buckets sampled clean since refresh 12: at most 9.81% of all as they were then are wrong, with "
-                "95 % confidence 31 buckets about to be published sampled clean refresh 12 found a difference in 1 span: "
+                "29 of 29 random published buckets equal since refresh 12 31 buckets about to be published sampled clean refresh 12 found a difference in 1 span: "
                 "[2013-12-02T00:00:00Z, 2013-12-03T00:00:00Z)"
             ),
         ),

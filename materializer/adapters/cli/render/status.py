@@ -231,12 +231,14 @@ def _canaries_text(c: Canaries, kind: TimeType) -> str:
     parts = [f"{count(c.count, 'published bucket')} and {c.count} about to be, {when}"]
     if c.n:
         parts[0] += f"; last in refresh {c.n}, {c.at}"
+    since = f" since refresh {c.differed_n}" if c.differed_n else ""
     if c.at_most is not None:
-        since = f" since refresh {c.differed_n}" if c.differed_n else ""
         parts.append(
             f"{count(c.clean, 'random published bucket')} sampled clean{since}: at most {c.at_most:.2%} of all as they were "
             "then are wrong, with 95 % confidence"
         )
+    elif c.clean:
+        parts.append(f"{c.clean} of {count(c.clean, 'random published bucket')} equal{since}")
     else:
         parts.append("no published bucket sampled clean yet: nothing is bounded")
     if c.touched:

@@ -100,7 +100,7 @@
   const quality = (q) => {
     if (q === null) return "–";
     if (q.failed) return el("span", { class: "state s-check-failed" }, `${q.failed} not met`);
-    const bound = q.at_most === null ? "" : `at most ${(100 * q.at_most).toFixed(q.at_most < 0.01 ? 2 : 1)} % wrong`;
+    const bound = q.at_most === null ? (q.clean ? `${q.clean} of ${q.clean} canaries equal` : "") : `at most ${(100 * q.at_most).toFixed(q.at_most < 0.01 ? 2 : 1)} % wrong`;
     return [q.met ? `${q.met} met` : "", q.met && bound ? ", " : "", bound || (q.met ? "" : "–")];
   };
   const shown = { rank: null, column: 1, down: false };
@@ -254,7 +254,8 @@
     if (q.withheld.length) parts.push(el("p", {}, state("withheld"), ` ${q.withheld.map((s) => between(s, integer)).join("; ")}`));
     if (q.check) parts.push(answers(`Last check, ${when(q.check.at)}`, q.check));
     const c = q.canaries;
-    if (c) parts.push(el("div", {}, el("h3", {}, "Canaries"), el("p", {}, c.at_most === null ? "No published bucket was sampled clean yet, so nothing is bounded."
+    if (c) parts.push(el("div", {}, el("h3", {}, "Canaries"), el("p", {}, !c.clean ? "No published bucket was sampled clean yet, so nothing is bounded."
+      : c.at_most === null ? `${c.clean} of ${count(c.clean, "random published bucket")} equal.`
       : `${count(c.clean, "random published bucket")} computed again without a difference: at most ${(100 * c.at_most).toFixed(2)} % of all are wrong, with 95 % confidence.`),
       c.differed_n > 0 && el("p", { class: "alert" }, `Refresh ${c.differed_n} found a difference in ${c.differed.map((s) => between(s, integer)).join("; ")}`)));
     if (q.failing.length) parts.push(folded(`Failing rows (${q.failing.length} newest)`, () => table("Failing rows", ["refresh", "expectation", "severity", "row"], q.failing.map((r) => [number(r.refresh), r.expectation, r.severity, r.row]))));

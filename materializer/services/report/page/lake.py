@@ -115,5 +115,6 @@ def _quality(s: Status) -> dict[str, Any] | None:
     return {
         "failed": sum(len(suite["failed"]) for suite in [*suites, *check]),
         "met": sum(int(suite.get("passed") or 0) for suite in suites),
+        "clean": 0 if s.canaries is None else s.canaries.clean,
         "at_most": None if s.canaries is None else s.canaries.at_most,
     }
