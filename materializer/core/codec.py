@@ -8,7 +8,7 @@ stores these forms: a change here has to read what every earlier version wrote.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from operator import attrgetter
@@ -167,7 +167,11 @@ def _object(
     others = [name for name in forms if name not in order]
     written = [name for listed in order for name in (others if listed is ... else [listed])]
     parts = [(name, names.get(name, name), *forms[name]) for name in written]
-    defaults = {field.name: field.default for field in fields(cls) if field.name in omits}
+    defaults = {
+        field.name: field.default if field.default_factory is MISSING else field.default_factory()
+        for field in fields(cls)
+        if field.name in omits
+    }
 
     def encode(value: Any) -> dict[str, Any]:
         data = {}

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from materializer.core.codec import as_json, field_forms
+from materializer.core.refresh.source_mark import SourceMark
 from materializer.core.time.spans import NEG_INF, POS_INF
 from materializer.journal.state import AggregateState, Version
 
@@ -31,17 +32,18 @@ FIELDS: Final = (
     "frozen",
     "retired",
     "expired_rows",
+    "mark",
 )
 
 
 def version_of(state: AggregateState) -> dict[str, Any]:
     """Return the version of an aggregate or of a build."""
     data = as_json(state)
-    return {field: data[field] for field in FIELDS}
+    return {field: data[field] for field in FIELDS if field in data}
 
 
 def fields_of(version: Version) -> dict[str, Any]:
     """Return the fields of an aggregate's state that *version* sets."""
     forms = field_forms(AggregateState)
-    later = {"followed_end": POS_INF, "frozen": NEG_INF, "retired": NEG_INF, "expired_rows": 0}
+    later = {"followed_end": POS_INF, "frozen": NEG_INF, "retired": NEG_INF, "expired_rows": 0, "mark": SourceMark()}
     return later | {f: forms[f].decode(version[f]) for f in FIELDS if f in version or f not in later}

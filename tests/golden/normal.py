@@ -131,7 +131,15 @@ def stored(payload: str, root: Path) -> str:
 AT: Final = "2024-03-10T12:00:00.000Z"
 """A moment for every one that a journal holds."""
 _MOMENTS: Final = (RULES["moments, of which none is in the data"][0], AT)
-_FIXED: Final[Mapping[str, Any]] = {"host": "host", "pid": 101, "started": 102, "boot": "boot", "namespace": "pid"}
+_FIXED: Final[Mapping[str, Any]] = {
+    "host": "host",
+    "pid": 101,
+    "started": 102,
+    "boot": "boot",
+    "namespace": "pid",
+    "commits": {},
+    "file": [],
+}
 
 
 def _fixed(value: Any) -> Any:

@@ -33,7 +33,7 @@ class SourceMark:
 
     def after(self, new: SourceMark) -> SourceMark:
         """Return the mark of a later version, with the commits of both."""
-        commits = {**self.commits, **new.commits}
+        commits = {**({} if new.reason else self.commits), **new.commits}  # of another history they would say too much
         newest = sorted(commits, key=int)[-MOST_COMMITS:]
         reason = new.reason or self.reason
         return SourceMark(new.columns or self.columns, {v: commits[v] for v in newest}, new.file, reason)

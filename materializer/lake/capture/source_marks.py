@@ -44,7 +44,8 @@ def _inside(kind: Any) -> str:
         return ""
     match kind["type"]:
         case "struct":
-            return f"({', '.join(sorted(map(_underneath, kind['fields'])))})"
+            named = (f"{field['name'].lower()}={_underneath(field)}" for field in kind["fields"])
+            return f"({', '.join(sorted(named))})"
         case "array":
             return _inside(kind["elementType"])
         case "map":
@@ -95,13 +96,14 @@ def last_common(table: DeltaFolder, known: SourceMark) -> int | None:
 
 def columns_before(table: DeltaFolder, cursor: int, known: SourceMark, reads: Iterable[str]) -> Mapping[str, str]:
     """Return what the columns were called underneath at the cursor; by the log where no capture says it, {} where nothing does."""
-    if known.columns:
+    wanted = {name.lower() for name in reads}
+    if not wanted - known.columns.keys():
         return known.columns
     try:
         named = names_underneath(open_table(table.path, cursor).schema().to_json())
     except (MaterializerError, DeltaError):
-        return {}
-    return {name.lower(): named[name.lower()] for name in reads if name.lower() in named}
+        return known.columns
+    return {name: named[name] for name in wanted & named.keys()} | dict(known.columns)
 
 
 def goes_on(table: DeltaFolder, cursor: int, table_id: str, known: SourceMark) -> bool:
@@ -112,6 +114,16 @@ def goes_on(table: DeltaFolder, cursor: int, table_id: str, known: SourceMark) -
         return str(open_table(table.path, cursor).metadata().id) == table_id
     except (MaterializerError, DeltaError):
         return False
+
+
+def what_happened(table: DeltaFolder, cursor: int, table_id: str, known: SourceMark) -> str:
+    """Return what became of a table with another id, as far as its log says."""
+    head = table.head().version
+    if goes_on(table, cursor, table_id, known):
+        return f"version {replaced_at(table, cursor, head, table_id)} of the source replaced the table"
+    if head < cursor or digest(table.path, cursor):
+        return "the source was dropped and recreated"
+    return "the source was replaced, or dropped and recreated: its log no longer says which"
 
 
 def replaced_at(table: DeltaFolder, cursor: int, version: int, table_id: str) -> int:

@@ -24,7 +24,7 @@ from materializer.errors import (
 from materializer.journal.events import Aborted, Captured, Event, Frozen, Retired
 from materializer.journal.fold import apply
 from materializer.journal.state import AggregateState, States
-from materializer.lake.capture.source_marks import has_other_commit, mark
+from materializer.lake.capture.source_marks import has_other_commit, mark, what_happened
 from materializer.lake.extent import Extent, files
 from materializer.lake.keys import wanted, why_not_recorded
 from materializer.lake.log import LogGapError
@@ -111,7 +111,7 @@ class Observation:
             if lineage.parent_of(state.source.path, self._journal.root, self._journal.view().states):
                 mend = f"run 'materializer repair {state.name}': the aggregate that it reads was repaired"
             raise SourceReplacedError(
-                f"the source of '{state.name}' at {state.source.path} was dropped and recreated",
+                f"'{state.name}' reads {state.source.path}: {what_happened(self._source, state.cursor, state.source.table_id, state.mark)}",
                 hint=mend,
                 found=table_id,
                 expected=state.source.table_id,

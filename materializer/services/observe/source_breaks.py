@@ -60,7 +60,8 @@ def found(state: AggregateState, version: int, reads: Iterable[str]) -> SourceBr
 def problem(state: AggregateState, head: TableHead) -> str:
     """Return why the source is not the one that was captured, where its newest version does not say that anything changed."""
     if head.table_id != state.source.table_id and not goes_on(state):
-        return "the source was dropped and recreated"
+        table = DeltaFolder.at(state.source.path)
+        return source_marks.what_happened(table, state.cursor, state.source.table_id, state.mark)
     if head.version < state.cursor:
         return "the source is older than what was captured"
     broken = to_come(state) if head.version == state.cursor else None

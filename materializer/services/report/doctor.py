@@ -274,7 +274,7 @@ class Doctor:
             return
         if head.table_id != state.source.table_id:
             hint = "apply the definition again to build from the new table, or drop the aggregate"
-            yield DoctorFinding("error", state.name, "source.replaced", "the source was dropped and recreated", hint)
+            yield DoctorFinding("error", state.name, "source.replaced", source_breaks.problem(state, head), hint)
             return
         if head.version < state.cursor:
             hint = "apply the definition again if an older copy was put in its place"
