@@ -41,8 +41,12 @@ class Repairing(OpenedLake):
         return repairer.plan(name) if dry_run else repairer.repair(name)
 
     def unusable(self) -> list[JournalError]:
-        """Return an error for each aggregate with an unreadable event in the journal."""
-        return [broken.error() for broken in self.journal.view().broken.values()]
+        """Return an error for each aggregate with an unreadable event, and one for tables of ours without a journal."""
+        from materializer.services.repair.lost import lost_error
+
+        view = self.journal.view()
+        lost = lost_error(self._lake.root, view)
+        return [*(broken.error() for broken in view.broken.values()), *([] if lost is None else [lost])]
 
     def lost(self) -> list[str]:
         """Return the names of aggregates whose tables are in the lake, but which the journal does not know."""

@@ -109,7 +109,7 @@ class Backups:
         """Copy one version of the journal into a new or empty folder, and read the copy; refreshes may run meanwhile.
 
         Raises:
-            UsageError: If the folder is not empty, or the Delta library could not read a table there.
+            UsageError: If the folder is not empty or inside the journal's, or the Delta library could not read a table there.
             JournalError: If the journal cannot be read, or the copy differs from it.
             StorageError: If the path cannot be a folder, or cannot be accessed or written to.
         """
@@ -119,6 +119,9 @@ class Backups:
         if is_taken:
             raise UsageError(f"'{folder}' is not empty", hint="name a new folder for each backup")
         place = places.absolute(folder)
+        if any(f"{place}/".startswith(f"{self.lake.root}/{own}/") for own in (FOLDER, RESTORING)):
+            message = f"'{folder}' is inside the journal's own folder, and would be lost together with it"
+            raise UsageError(message, hint="name a folder elsewhere, better on another disk or in another bucket")
         if reason := unfit(place):
             message = f"a backup in '{folder}' could not be opened again with the Delta library: {reason}"
             raise UsageError(message, hint="name another folder")
