@@ -24,7 +24,6 @@ from materializer.errors import (
 from materializer.lake import places
 from materializer.lake.failures import missing, translated
 from materializer.lake.log import Commit, commit_file, forget, latest_version, placed, read_commit, tail
-from materializer.lake.notes import plan_in
 from materializer.lake.reads import fact, table_at
 from materializer.lake.statistics import TimeColumn
 from materializer.lake.types import columns_of
@@ -280,6 +279,8 @@ class DeltaFolder:
 
     def _newest_numbered(self, versions: Iterable[int], app_id: str) -> tuple[int, str] | None:
         """Return number and plan of the first of some commits that has a number under the identifier."""
+        from materializer.lake.notes import plan_in  # noqa: PLC0415 (a refresh without work asks for none)
+
         for version in versions:
             commit = read_commit(self.path, version)
             if (number := commit.transactions.get(app_id)) is not None:
