@@ -97,7 +97,7 @@ def frozen_again(state: AggregateState, aggregate: Aggregate, states: States) ->
 def outlived_edge(state: AggregateState, aggregate: Aggregate, states: States) -> int:
     """Return the edge below which our tables hold rows and the source has none, if history can be frozen there.
 
-    ``NEG_INF`` where there are none, or where the source or the engine does not let that be told; see :func:`frozen_again`.
+    ``NEG_INF`` where there are none, or where the source or the engine does not say; see :func:`frozen_again`.
     """
     engine = aggregate.definition.engine
     if (engine is not None and engine.not_frozen) or state.builds:
