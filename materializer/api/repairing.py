@@ -41,8 +41,12 @@ class Repairing(OpenedLake):
         return repairer.plan(name) if dry_run else repairer.repair(name)
 
     def unusable(self) -> list[JournalError]:
-        """Return an error for each aggregate with an unreadable event in the journal."""
-        return [broken.error() for broken in self.journal.view().broken.values()]
+        """Return an error for each aggregate with an unreadable event, and one for tables of ours without a journal."""
+        from materializer.services.repair.lost import lost_error
+
+        view = self.journal.view()
+        lost = lost_error(self._lake.root, view)
+        return [*(broken.error() for broken in view.broken.values()), *([] if lost is None else [lost])]
 
     def lost(self) -> list[str]:
         """Return the names of aggregates whose tables are in the lake, but which the journal does not know."""
@@ -84,22 +88,24 @@ class Repairing(OpenedLake):
 
         return Backups(self._lake).backup(places.normalised(folder))
 
-    def restore(self, folder: str | Path, *, dry_run: bool = False) -> RestoreReport:
+    def restore(self, folder: str | Path, *, as_stored: bool = False, dry_run: bool = False) -> RestoreReport:
         """Replace the journal by that of a backup; the replaced one is renamed.
 
         Args:
             folder: A folder that :meth:`backup` wrote.
+            as_stored: Freeze rows of ours that outlived their raw rows, as they are stored.
             dry_run: Only return the differences.
 
         Raises:
             UsageError: If the folder has no complete backup.
             JournalError: If the backup is damaged.
             LeaseHeldError: If a live process works on an aggregate; nothing was written.
+            FrozenHistoryError: If a refresh would remove such rows afterwards, without *as_stored*.
         """
         from materializer.services.repair.backup import Backups
 
-        backups = Backups(self._lake)
-        return backups.plan(places.normalised(folder)) if dry_run else backups.restore(places.normalised(folder))
+        backups, place = Backups(self._lake), places.normalised(folder)
+        return backups.plan(place) if dry_run else backups.restore(place, as_stored=as_stored)
 
     def writing(self, name: str) -> AbstractContextManager[Any]:
         """Hold the lease of an aggregate during a block, after recovery of an open refresh; for code that writes.

@@ -6,12 +6,16 @@ turns such a scanner inside out. Nor are syntax trees compared: the parser ignor
 
 from __future__ import annotations
 
+import logging
 from typing import Any, ClassVar, Final
 
 from sqlglot import Token, TokenType
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import TokenError
 from sqlglot.parsers.spark import SparkParser
+
+# Without a handler Python prints warnings of a library to stderr; who configures logging gets them as before.
+logging.getLogger("sqlglot").addHandler(logging.NullHandler())
 
 _PARSED_SPECIALLY: Final = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "SUBSTR", "SUBSTRING", "OVERLAY", "POSITION")
 _VALUES: Final = ("null", "true", "false")

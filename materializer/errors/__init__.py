@@ -77,6 +77,7 @@ from materializer.errors.sources import (
     TooManyWindowsError,
 )
 from materializer.errors.state import (
+    ForeignHistoryError,
     ForeignTableError,
     JournalError,
     JournalLostError,
@@ -146,6 +147,7 @@ __all__ = [  # noqa: RUF022 (by exit status, as the API page shows them)
     "JournalVersionError",
     "JournalLostError",
     "TablesAheadError",
+    "ForeignHistoryError",
     "ForeignTableError",
     "JavaMissingError",
     "JavaTooOldError",

@@ -37,3 +37,9 @@ class ForeignTableError(MaterializerError):
 
     code = "tables.foreign"
     exit_status = 69
+
+
+class ForeignHistoryError(ForeignTableError):
+    """One of our tables carries the refresh number that the journal has, but another plan wrote it."""
+
+    code = "tables.foreign-history"

@@ -154,12 +154,14 @@ def apply(state: AggregateState | None, aggregate: str, event: Event, *, at: str
             ended = Ended(event.n, at, "done", plan.window, event.report, "", state.verdict, state.policy)
             written = event.n if plan.spans else state.written_n
             remembered = {**state.engine, **state.engine_next}
-            return replace(_close(state, ended), log=state.log.add(back), written_n=written, engine=remembered)
+            by = plan.id if plan.spans else state.written_by
+            closed = _close(state, ended)
+            return replace(closed, log=state.log.add(back), written_n=written, written_by=by, engine=remembered)
         case Aborted():
             plan = _open_plan(state, event.n)
             report = RunReport(plan.source_version, plan.strategy, plan.lane.value)
             ended = Ended(event.n, at, "aborted", plan.window, report, event.reason, state.verdict, state.policy)
-            return replace(_close(state, ended), log=state.log.add(plan.taken), written_n=event.n)
+            return replace(_close(state, ended), log=state.log.add(plan.taken), written_n=event.n, written_by=plan.id)
         case Delivered():
             return replace(state, delivered=max(event.version, state.delivered or 0))
         case Registered():
@@ -224,6 +226,7 @@ def _defined(state: AggregateState | None, aggregate: str, event: Defined) -> Ag
         frozen=NEG_INF,
         retired=NEG_INF,
         expired_rows=0,
+        written_by="",
     )
 
 
@@ -306,7 +309,7 @@ def _without_plan(state: AggregateState, does: str) -> AggregateState:
 
 
 def _switched(state: AggregateState, event: Switched, at: str) -> AggregateState:
-    _open_plan(state, event.n)
+    plan = _open_plan(state, event.n)
     old = version_of(replace(state, written_n=event.n))
     ended = Ended(event.n, at, "switched", EVERYTHING, event.report)
     tables = {**event.version["tables"], "output": state.tables["output"]}  # readers read the same table
@@ -314,6 +317,7 @@ def _switched(state: AggregateState, event: Switched, at: str) -> AggregateState
     return replace(
         _close(state, ended),
         **(fields_of(event.version) | {"tables": tables, "written_n": event.n}),
+        written_by=plan.id,
         engine_next={},
         delivered=None,
         policy_runs=state.policy_runs if is_same_clock else {},
@@ -361,6 +365,7 @@ def _repaired(state: AggregateState, event: Repaired, source: SourceIdentity | N
         source=source or state.source,
         last_n=max(state.last_n, event.n),
         written_n=event.n,
+        written_by="",
         delivered=state.delivered if state.tables["output"] == event.tables["output"] else None,
     )
     if not event.is_everything_dirty:

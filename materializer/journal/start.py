@@ -22,7 +22,7 @@ from materializer.lake import places
 from materializer.lake.table import NotedTable, TableHead
 
 _FILE: Final = "start.json.gz"
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 """A higher number when the content of the file changes its meaning."""
 
 
@@ -52,8 +52,8 @@ def read(journal: str) -> Start | None:
             return None
         rows = tuple(Row(*values) for values in data["rows"])
         tables = {
-            path: NotedTable(TableHead(version, table_id), tuple(commit), count, numbers)
-            for path, (version, table_id, commit, count, numbers) in data["tables"].items()
+            path: NotedTable(TableHead(version, table_id), tuple(commit), count, numbers, plans)
+            for path, (version, table_id, commit, count, numbers, plans) in data["tables"].items()
         }
         snapshot = JournalSnapshot(int(data["version"]), rows, int(data["generation"]))
         return Start(snapshot, tuple(data["commit"]), tables)
@@ -70,7 +70,14 @@ def write(journal: str, start: Start) -> None:
         "generation": start.journal.generation,
         "commit": start.commit,
         "tables": {
-            path: (noted.head.version, noted.head.table_id, noted.commit, noted.rows, noted.numbers)
+            path: (
+                noted.head.version,
+                noted.head.table_id,
+                noted.commit,
+                noted.rows,
+                noted.numbers,
+                noted.plans,
+            )
             for path, noted in start.tables.items()
         },
         "rows": [astuple(row) for row in start.journal.rows],

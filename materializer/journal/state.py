@@ -47,7 +47,7 @@ class Ended:
 LATER: Final = (
     *("verdict", "policy", "maintained", "builds", "switch", "is_closed", "canaries", "expired_rows", "followed_end"),
     *("frozen", "retired", "checks", "lateness", "waits", "previous", "policy_runs"),
-    *("table", "table_problem", "mark"),
+    *("table", "table_problem", "mark", "written_by"),
 )
 """Fields that snapshots of earlier releases lack."""
 
@@ -58,7 +58,7 @@ LATER: Final = (
         *("held", "lease", "changes", "checks", "lateness", "waits", "previous", "policy_runs", "ended"),
     ),
     later=LATER,
-    omits=("table", "table_problem", "mark"),
+    omits=("table", "table_problem", "mark", "written_by"),
 )
 @dataclass(frozen=True, slots=True)
 class AggregateState:
@@ -109,6 +109,7 @@ class AggregateState:
         table: Name of the output in a catalog; "" without one.
         table_problem: Why the output does not have the name that the definition asks for; "" if nothing went wrong.
         mark: What the source was at the cursor.
+        written_by: Id of the plan by whose commits both tables carry *written_n*; "" where no plan wrote it, or none is known.
     """
 
     id: str
@@ -152,6 +153,7 @@ class AggregateState:
     table: str = ""
     table_problem: str = ""
     mark: SourceMark = field(default_factory=SourceMark)
+    written_by: str = ""
 
     @property
     def is_engine(self) -> bool:
@@ -180,6 +182,10 @@ class AggregateState:
         return replace(
             self, lease=None, delivered=None, policy_runs={}, checks=(), maintained={}, table="", table_problem=""
         )
+
+    def is_other_plan(self, plan: str) -> bool:
+        """Return whether a table that carries *written_n* by *plan* has it from another history than this one."""
+        return bool(plan and self.written_by) and plan != self.written_by
 
     @property
     def mend(self) -> str:

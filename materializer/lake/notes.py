@@ -51,6 +51,12 @@ def note_of(path: str, version: int) -> CommitNote | None:
     return None
 
 
+def plan_in(text: str | None) -> str:
+    """Return the plan that the note of a commit names; "" for another writer's."""
+    found = None if text is None else _note(0, text)
+    return "" if found is None else found.plan_id
+
+
 def _note(version: int, text: object) -> CommitNote | None:
     try:
         data = json.loads(str(text))

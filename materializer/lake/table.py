@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 _Fact = TypeVar("_Fact")
 MOST_KEPT: Final = 4_000
 """Of how many tables a process keeps what it knows when they are not in use: the tables of a thousand aggregates."""
+_NEAR: Final = 10
+"""So many of the newest commits are read for the number of a table that was not looked at before."""
 _LOOK: Final[ContextVar[object]] = ContextVar("look", default=None)
 """The block in which tables of a store are looked at once; None outside of one."""
 
@@ -55,12 +57,14 @@ class NotedTable:
         commit: Identity of the commit file of that version.
         rows: Number of its rows; None if they were not counted.
         numbers: The largest number under each transaction identifier that was asked for.
+        plans: The plan whose commit has that number, by identifier; "" where that is not known.
     """
 
     head: TableHead
     commit: places.Identity
     rows: int | None = None
     numbers: Mapping[str, int | None] = field(default_factory=dict)
+    plans: Mapping[str, str] = field(default_factory=dict)
 
 
 class DeltaFolder:
@@ -83,7 +87,7 @@ class DeltaFolder:
         self._identity: places.Identity | None = None
         self._look: object = None
         self._history = object()  # a new one whenever the table may have become another one
-        self._carried: dict[str, tuple[int, int | None]] = {}
+        self._carried: dict[str, tuple[int, int | None, str]] = {}  # version, number, plan
         self._noted: NotedTable | None = None
         self._lock = threading.RLock()
 
@@ -124,11 +128,14 @@ class DeltaFolder:
             table = self._table
             if table is None or self._identity is None:
                 return self._noted
-            rows, numbers = None, {}
+            rows, numbers, plans = None, {}, {}
             with suppress(MaterializerError, DeltaError):
                 rows = _rows_of(table) if counts else None
                 numbers = {app_id: self.carried(table, app_id) for app_id in self._carried}
-            return NotedTable(TableHead(table.version(), str(table.metadata().id)), self._identity, rows, numbers)
+                plans = {app_id: plan for app_id, (_, _, plan) in self._carried.items()}
+            return NotedTable(
+                TableHead(table.version(), str(table.metadata().id)), self._identity, rows, numbers, plans
+            )
 
     def start_from(self, noted: NotedTable) -> None:
         """Open the table for what is noted only if it is not any more what it was for another process."""
@@ -242,32 +249,43 @@ class DeltaFolder:
 
     def transaction_version(self, app_id: str) -> int | None:
         """Return the largest number recorded under a transaction identifier; None if there is none."""
+        return self.numbered(app_id)[0]
+
+    def numbered(self, app_id: str) -> tuple[int | None, str]:
+        """Return the number of :meth:`transaction_version`, and the plan whose commit has it; "" where the log does not tell."""
         with self._lock, translated(self.path, "reading"):
             if (noted := self._as_noted()) is not None and app_id in noted.numbers:
-                return noted.numbers[app_id]
+                return noted.numbers[app_id], noted.plans.get(app_id, "")
             try:
-                return self.carried(self.opened(), app_id)
+                self.carried(self.opened(), app_id)
             except DeltaError:
                 # the library scans the commits that existed when the table was opened, but the log may have been shortened
                 self._table = None
-                return self.carried(self.opened(), app_id)
+                self.carried(self.opened(), app_id)
+            return self._carried[app_id][1:]
 
     def carried(self, table: DeltaTable, app_id: str) -> int | None:
         """Return the largest number under a transaction identifier in an open handle of this table; None if there is none."""
         version, known = table.version(), self._carried.get(app_id)
-        number, is_known = None, False
-        if known is not None and known[0] <= version:
-            with suppress(LogGapError, SourceDamagedError):
-                number, is_known = self._carried_since(known, version, app_id), True
-        if not is_known:
-            number = table.transaction_version(app_id)
-        self._carried[app_id] = version, number
+        found = None
+        with suppress(LogGapError, SourceDamagedError):
+            if known is not None and known[0] <= version:
+                found = self._newest_numbered(range(version, known[0], -1), app_id) or known[1:]
+            else:  # the library would read all commits since a checkpoint
+                found = self._newest_numbered(range(version, max(version - _NEAR, -1), -1), app_id)
+        number, plan = found or (table.transaction_version(app_id), "")
+        self._carried[app_id] = version, number, plan
         return number
 
-    def _carried_since(self, known: tuple[int, int | None], version: int, app_id: str) -> int | None:
-        """Return the number at a version, by the commits since a known one; the library would read all since a checkpoint."""
-        newer = (read_commit(self.path, v).transactions.get(app_id) for v in range(version, known[0], -1))
-        return next((number for number in newer if number is not None), known[1])
+    def _newest_numbered(self, versions: Iterable[int], app_id: str) -> tuple[int, str] | None:
+        """Return number and plan of the first of some commits that has a number under the identifier."""
+        from materializer.lake.notes import plan_in  # noqa: PLC0415 (a refresh without work asks for none)
+
+        for version in versions:
+            commit = read_commit(self.path, version)
+            if (number := commit.transactions.get(app_id)) is not None:
+                return number, plan_in(commit.user_metadata)
+        return None
 
     def opened(self) -> DeltaTable:
         """Return the open handle at the newest version; this object owns the handle and updates it."""

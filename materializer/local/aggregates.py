@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from materializer.core.aggregates.moments import LEAST_SQUARED, MOST_SQUARED
 from materializer.local.kinds import BIGINT, BOOLEAN, DOUBLE, Kind, NotLocal, decimal
+from materializer.local.refused import no_form
 from materializer.local.typed import Compiling, Typed, cast, failing, nulls_first, restored
 
 Entry: TypeAlias = Callable[[Any, Compiling, str], Typed]
@@ -102,7 +103,7 @@ def _most(value: Typed, only: str) -> str:
 def _extreme(name: str) -> Entry:
     def entry(node: Any, compiler: Compiling, only: str) -> Typed:
         if node.expressions or isinstance(node.this, exp.Distinct):
-            raise NotLocal(f"{node.sql()}")
+            raise no_form(node)
         value = compiler.of(node.this)
         if value.kind.name == "struct":
             return Typed(restored(_call(f"{name}({nulls_first(value).sql})", only), value.kind), value.kind)
@@ -191,7 +192,7 @@ def _percentile(node: Any, compiler: Compiling, only: str) -> Typed:
     given = exp.Literal.number("0.5") if node.args.get("quantile") is None else node.args["quantile"].unnest()
     share = str(given.this) if isinstance(given, exp.Literal) and not given.is_string else None
     if share is None or not 0 <= float(share) <= 1 or isinstance(node.this, exp.Distinct):
-        raise NotLocal(f"{node.sql()}")
+        raise no_form(node)
     value = cast(compiler.of(node.this), DOUBLE)
     return Typed(_finite(_call(f"quantile_cont({value.sql}, {share})", only, f"{value.sql} IS NOT NULL")), DOUBLE)
 
@@ -199,7 +200,7 @@ def _percentile(node: Any, compiler: Compiling, only: str) -> Typed:
 def _mode(node: exp.Mode, compiler: Compiling, only: str) -> Typed:
     flag = node.args.get("deterministic")
     if flag is None or not flag.this:
-        raise NotLocal(f"{node.sql()}")
+        raise no_form(node)
     value = compiler.of(node.this)
     if not (value.kind.is_integer or value.kind.name in {"string", "date", "boolean", "timestamp"}):
         raise NotLocal(f"mode of {value.kind.text}")

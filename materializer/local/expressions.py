@@ -22,6 +22,7 @@ from materializer.core.dialect import SparkSql
 from materializer.local import aggregates, functions
 from materializer.local.arithmetic import arithmetic, compared_as, comparison, negated, positive_modulo, try_divide
 from materializer.local.kinds import BOOLEAN, DOUBLE, STRING, Kind, NotLocal, common, decimal, kind_of, quoted
+from materializer.local.refused import no_form, text_of
 from materializer.local.typed import NULL, Typed, cast, number, text_literal
 
 _ARITHMETIC: Final = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.IntDiv: "div", exp.Mod: "%"}
@@ -207,7 +208,7 @@ class Compiler:
         names = [part.name for part in node.parts]
         found = self.scope.find(names[0])
         if found is None:
-            raise NotLocal(f"the name {node.sql()}")
+            raise NotLocal(f"the name {text_of(node)}")
         for name in names[1:]:
             found = member(found, name)
         return found
@@ -265,7 +266,7 @@ class Compiler:
                 return Typed(f"({value.sql} IS NULL)", BOOLEAN)
             case exp.Boolean(this=wanted) if value.kind == BOOLEAN:
                 return Typed(f"({value.sql} IS {'TRUE' if wanted else 'FALSE'})", BOOLEAN)
-        raise NotLocal(f"{node.sql()}")
+        raise no_form(node)
 
     def _between(self, node: exp.Between) -> Typed:
         value = self.of(node.this)
@@ -285,7 +286,7 @@ class Compiler:
         value, pattern = self.of(node.this), node.expression
         is_plain = isinstance(pattern, exp.Literal) and pattern.is_string and "\\" not in pattern.this
         if value.kind != STRING or not is_plain:
-            raise NotLocal(f"{node.sql()}")
+            raise no_form(node)
         sign = "NOT LIKE" if node.args.get("negate") else "LIKE"
         return Typed(f"({value.sql} {sign} {text_literal(pattern.this)})", BOOLEAN)
 
@@ -360,7 +361,7 @@ class Compiler:
         fields = []
         for part in node.expressions:
             if not isinstance(part, exp.PropertyEQ):
-                raise NotLocal(f"{node.sql()}")
+                raise no_form(node)
             fields.append((part.this.name, self.of(part.expression)))
         if any(value.kind == NULL.kind for _, value in fields):
             raise NotLocal("a struct with a bare NULL")
@@ -378,7 +379,7 @@ class Compiler:
         index = node.expressions[0]
         is_first = isinstance(index, exp.Literal) and index.this == "0"
         if value.kind.element is None or not is_first:
-            raise NotLocal(f"{node.sql()}")
+            raise no_form(node)
         return Typed(f"list_extract({value.sql}, 1)", value.kind.element)
 
     def _anonymous(self, node: exp.Anonymous) -> Typed:

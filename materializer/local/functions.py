@@ -21,6 +21,7 @@ from materializer.local.kinds import (
     common,
     decimal,
 )
+from materializer.local.refused import no_form
 from materializer.local.typed import Compiling, Typed, cast, failing, nulls_first, restored
 
 Entry: TypeAlias = Callable[[Any, Compiling], Typed]
@@ -49,7 +50,7 @@ def _given(node: Any, compiler: Compiling, *kinds: str) -> list[Typed]:
     """Return the arguments of a call by position; each of the type that is named for it."""
     values = [compiler.of(v) for v in node.expressions]
     if len(values) != len(kinds) or any(v.kind.name != k for v, k in zip(values, kinds, strict=True)):
-        raise NotLocal(f"{node.sql()}")
+        raise no_form(node)
     return values
 
 
@@ -90,7 +91,7 @@ def _round(node: exp.Round, compiler: Compiling) -> Typed:
 def _floor_or_ceil(node: exp.Floor | exp.Ceil, compiler: Compiling) -> Typed:
     value = compiler.of(node.this)
     if node.args.get("decimals") is not None or node.args.get("to") is not None:
-        raise NotLocal(f"{node.sql()}")
+        raise no_form(node)
     name = "floor" if isinstance(node, exp.Floor) else "ceil"
     if value.kind == DOUBLE:
         return Typed(f"CAST({name}({value.sql}) AS BIGINT)", BIGINT)
@@ -164,7 +165,7 @@ def _array_to_string(node: exp.ArrayToString, compiler: Compiling) -> Typed:
     values, between = compiler.of(node.this), compiler.of(node.expression)
     is_text = values.kind.element == STRING and between.kind == STRING
     if not is_text or not isinstance(node.expression, exp.Literal) or node.args.get("null") is not None:
-        raise NotLocal(f"{node.sql()}")
+        raise no_form(node)
     return Typed(f"array_to_string({values.sql}, {between.sql})", STRING)
 
 
@@ -211,14 +212,14 @@ def _date_from_unix_date(node: Any, compiler: Compiling) -> Typed:
 def _date_add(node: exp.TsOrDsAdd, compiler: Compiling) -> Typed:
     value, days = _one(node, compiler, "date"), compiler.of(node.expression)
     if days.kind.name not in {"int", "smallint", "tinyint"} or node.args["unit"].name.upper() != "DAY":
-        raise NotLocal(f"{node.sql()}")
+        raise no_form(node)
     return Typed(f"({value.sql} + CAST({days.sql} AS INTEGER))", DATE)
 
 
 def _add_months(node: exp.AddMonths, compiler: Compiling) -> Typed:
     value, months = _one(node, compiler, "date"), compiler.of(node.expression)
     if months.kind != INT:
-        raise NotLocal(f"{node.sql()}")
+        raise no_form(node)
     return Typed(f"CAST({value.sql} + to_months({months.sql}) AS DATE)", DATE)
 
 
@@ -237,7 +238,7 @@ def _part(node: Any, compiler: Compiling) -> Typed:
 def _get(node: Any, compiler: Compiling) -> Typed:
     values, index = (compiler.of(v) for v in node.expressions)
     if values.kind.element is None or index.kind != INT:
-        raise NotLocal(f"{node.sql()}")
+        raise no_form(node)
     found = f"CASE WHEN {index.sql} >= 0 THEN list_extract({values.sql}, {index.sql}::BIGINT + 1) END"
     return Typed(f"({found})", values.kind.element)
 
@@ -247,7 +248,7 @@ def _sort_array(node: exp.ArraySort, compiler: Compiling) -> Typed:
     element = values.kind.element
     nulls = node.args.get("nulls_first")
     if element is None or element.name == "array" or (nulls is not None and not nulls.this):
-        raise NotLocal(f"{node.sql()}")
+        raise no_form(node)
     if element.name != "struct":
         return Typed(f"list_sort({values.sql}, 'ASC', 'NULLS FIRST')", values.kind)
     flagged = nulls_first(Typed("mz_s", element)).sql
@@ -260,7 +261,7 @@ def _lambda(node: exp.Lambda, compiler: Compiling, *kinds: Kind) -> tuple[list[s
     """Return the names of a lambda's variables in DuckDB, and its body."""
     variables = [variable.name for variable in node.expressions]
     if len(variables) != len(kinds):
-        raise NotLocal(f"{node.sql()}")
+        raise no_form(node)
     ours = compiler.names(len(variables))
     typed = {name: Typed(our, kind) for name, our, kind in zip(variables, ours, kinds, strict=True)}
     return ours, compiler.with_variables(typed).of(node.this)
@@ -269,7 +270,7 @@ def _lambda(node: exp.Lambda, compiler: Compiling, *kinds: Kind) -> tuple[list[s
 def _transform(node: exp.Transform, compiler: Compiling) -> Typed:
     values = compiler.of(node.this)
     if values.kind.element is None or not isinstance(node.expression, exp.Lambda):
-        raise NotLocal(f"{node.sql()}")
+        raise no_form(node)
     (name,), body = _lambda(node.expression, compiler, values.kind.element)
     return Typed(f"list_transform({values.sql}, lambda {name}: {body.sql})", Kind("array", element=body.kind))
 
@@ -277,10 +278,10 @@ def _transform(node: exp.Transform, compiler: Compiling) -> Typed:
 def _aggregate(node: exp.Reduce, compiler: Compiling) -> Typed:
     values, start = compiler.of(node.this), compiler.of(node.args["initial"])
     if values.kind.element is None or node.args.get("merge") is None:
-        raise NotLocal(f"{node.sql()}")
+        raise no_form(node)
     (a, b), body = _lambda(node.args["merge"], compiler, start.kind, values.kind.element)
     if body.kind != start.kind:
-        raise NotLocal(f"{node.sql()}")
+        raise no_form(node)
     # the start stands as the first element, so that an empty list has one, too
     if values.kind.element != start.kind:
         raise NotLocal(f"aggregate of {values.kind.text} into {start.kind.text}")

@@ -325,6 +325,26 @@ def _ahead(world: World, _: pytest.MonkeyPatch) -> None:
     world.works("refresh hourly")
 
 
+@of("tables.foreign-history")
+def _other_history(world: World, _: pytest.MonkeyPatch) -> None:
+    world.works("refresh hourly")
+    for folder in ("_materializer", "hourly"):
+        world.copy(folder, f"copies/{folder}")
+    world.add([50])
+    world.works("refresh hourly")
+    shutil.move(world.root / "_materializer", world.root / "replaced")
+    shutil.copytree(world.root / "copies" / "_materializer", world.root / "_materializer")
+    shutil.move(world.root / "hourly", world.root / "went on")
+    shutil.copytree(world.root / "copies" / "hourly", world.root / "hourly")
+    world.works("refresh hourly")
+    shutil.rmtree(world.root / "hourly")
+    shutil.move(world.root / "went on", world.root / "hourly")
+    world.add([51])
+    hint = world.fails("refresh hourly", "tables.foreign-history")
+    world.works(f"{hint.commands[0]} --yes")
+    world.works("refresh hourly")
+
+
 # -- the environment -----------------------------------------------------------------------------------------------------
 
 

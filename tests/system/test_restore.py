@@ -377,7 +377,7 @@ def test_random_restores_never_give_a_wrong_table(spark, tmp_path_factory, examp
                     site.tables["trades"].trade((f"0{1 + i % 9}:30", "A", i), (f"{10 + i}:00", "C", i))
                     site.tables["trades"].delete(f"price = {i - 2}")
                 case "backup":
-                    backup.append(site.root / f"backup-{i}")
+                    backup.append(site.root / f"backup-{i + 1}")
                     site.lake.backup(backup[-1])
                 case "restore":
                     report = site.lake.restore(backup[i % len(backup)])

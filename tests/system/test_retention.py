@@ -307,7 +307,6 @@ def test_the_bound_follows_the_newest_row(site):
     trades.trade(("09:00", "A", 1))
     site.lake.refresh("hourly", "2024-03-01T09:00:00Z")
     assert status.frozen == site.lake.status("hourly")[0].frozen
-    site.lake.refresh("hourly")
     site.lake.refresh("other")
     site.lake.expire("other", "2024-03-01T08:00:00Z")
     moved = site.lake.refresh("hourly")
@@ -322,21 +321,21 @@ def test_the_bound_follows_the_newest_row(site):
 
 def test_a_policy_that_catches_dirt_says_what_its_first_refresh_let_go(site):
     """
-    The bound moves up to the dirt in the refresh of the window; that of the dirt leaves it there, and the report of both says so.
+    The bound stops at the dirt in the refresh of the window, and follows the newest row when that of the dirt ends; the report says so.
     """
     trades = site.table()
     trades.trade(*HOURS)
     site.hourly(properties={"source.retention": "2 hours"})
     site.lake.refresh("hourly")
     site.lake.add_policy("hourly", start_offset="2 hours", end_offset="0 hours", catch_dirt=True)
-    trades.update("price = 1 AND sym = 'A'", price=7)
+    trades.update("price = 3 AND sym = 'A'", price=7)
     trades.trade(("09:00", "A", 1))
 
     report = site.lake.run_policy("hourly", now="2024-03-01T10:00:00Z").report
 
     assert 2 == len(report.runs)
-    assert int(at("01:00").timestamp() * 1_000_000) == report.frozen
-    assert report.delete.endswith("'2024-03-01 01:00:00Z'")
+    assert int(at("08:00").timestamp() * 1_000_000) == report.frozen
+    assert report.delete.endswith("'2024-03-01 08:00:00Z'")
 
 
 @spark_is_slow

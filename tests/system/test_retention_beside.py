@@ -65,8 +65,9 @@ def test_the_bound_waits_for_a_build(site: Site) -> None:
     """
     site.table().trade(*HOURS)
     properties = {"source.retention": "2 hours"}
-    site.hourly(properties=properties)
+    site.hourly()
     site.lake.refresh("hourly")
+    site.hourly(properties=properties)
     site.hourly(properties=properties, measures=MEASURES | {"least": "min(price)"})
     site.lake.refresh("hourly")
     assert NEG_INF == site.lake.status("hourly")[0].frozen
@@ -85,8 +86,9 @@ def test_a_build_that_knows_less_of_what_is_frozen(site: Site) -> None:
     trades, lake = site.table(), site.lake
     trades.trade(*HOURS)
     properties = {"source.retention": "2 hours"}
-    site.hourly(properties=properties)
+    site.hourly()
     lake.refresh("hourly")
+    site.hourly(properties=properties)
     site.hourly(properties=properties, measures=MEASURES | {"least": "min(price)"})
     shutil.rmtree(lake.root / "hourly" / "partials" / lake.journal.view().named("hourly").data_version)
     lake.repair("hourly")

@@ -105,6 +105,7 @@ class CommandCall:
 
         Raises:
             UsageError: If both or neither of a name and ``--all`` were given.
+            JournalLostError: If all are meant, the journal has none, and tables of ours are there.
         """
         if (name is None) != is_all:
             found = "neither" if name is None else "both"
@@ -113,7 +114,10 @@ class CommandCall:
             )
         if name is not None:
             return [name]
-        return self.lake.names()
+        names = self.lake.names()
+        for error in [] if names else self.lake.unusable():
+            raise error
+        return names
 
     def close(self) -> int:
         """Write the lists that were begun, and return the exit status."""

@@ -196,6 +196,9 @@ ExecutorName: TypeAlias = Annotated[
 AsStored: TypeAlias = Annotated[
     bool, Option("--as-stored", help="Freeze also what is dirty there and needs its raw rows, as it is stored.")
 ]
+RestoredAsStored: TypeAlias = Annotated[
+    bool, Option("--as-stored", help="Freeze history whose raw rows are gone, as it is stored, if the backup does not.")
+]
 AsOf: TypeAlias = Annotated[
     str | None, Option("--as-of", help="Clock instant that closes windows of an engine; never goes back.", metavar="T")
 ]

@@ -53,6 +53,11 @@ class MemoryTable(NamedTuple):
         """Largest refresh number recorded."""
         return self.commits[-1].n if self.commits else 0
 
+    @property
+    def plan(self) -> str:
+        """The plan of the newest commit that can be read; "" without one."""
+        return self.commits[-1].plan if len(self.commits) > self.gone else ""
+
     def committed(self, plan: Plan, kind: str, values: Mapping[int, int]) -> MemoryTable:
         """Return the table after a commit of *plan*; unchanged when it has it already.
 

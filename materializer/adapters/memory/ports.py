@@ -122,7 +122,7 @@ class MemoryPorts(Ports):
     def head(self, which: Which) -> OwnTableHead:
         """See :class:`Ports`."""
         table = self.table(which)
-        return OwnTableHead(which.value, len(table.commits), table.n)
+        return OwnTableHead(which.value, len(table.commits), table.n, table.plan)
 
     def has_commit(self, which: Which, plan: Plan) -> bool:
         """See :class:`Ports`."""

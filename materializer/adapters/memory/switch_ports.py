@@ -182,8 +182,8 @@ class MemorySwitchPorts(MemoryPorts, SwitchPorts):
         """See :class:`SwitchPorts`."""
         new, built = self.versions.new, self.versions.built
         return {
-            Which.PARTIALS: OwnTableHead("new", len(new.commits), new.n),
-            Which.OUTPUT: OwnTableHead("built", len(built.commits), built.n),
+            Which.PARTIALS: OwnTableHead("new", len(new.commits), new.n, new.plan),
+            Which.OUTPUT: OwnTableHead("built", len(built.commits), built.n, built.plan),
         }
 
     def refuse_switch(self, state: AggregateState, build: AggregateState) -> None:

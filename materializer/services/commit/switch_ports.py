@@ -51,8 +51,8 @@ class SwitchTables:
         heads = {}
         for which in Which:
             table = DeltaFolder.at(aggregate.paths[which.value])
-            head, n = table.head(), table.transaction_version(aggregate.app_ids[which.value]) or 0
-            heads[which] = OwnTableHead(head.table_id, head.version, n)
+            head, (n, by) = table.head(), table.numbered(aggregate.app_ids[which.value])
+            heads[which] = OwnTableHead(head.table_id, head.version, n or 0, by)
         return heads
 
     def refuse_switch(self, state: AggregateState, build: AggregateState) -> None:

@@ -95,9 +95,8 @@ class Observation:
         except (TableNotFoundError, NotADeltaTableError, SourceDamagedError) as exc:
             exc.hint = f"it is the {which} table of '{self.aggregate.name}': {self.aggregate.mend}"
             raise
-        return OwnTableHead(
-            head.table_id, head.version, table.transaction_version(self.aggregate.app_ids[which.value]) or 0
-        )
+        n, plan = table.numbered(self.aggregate.app_ids[which.value])
+        return OwnTableHead(head.table_id, head.version, n or 0, plan)
 
     def check_source(self, state: AggregateState, table_id: str, version: int) -> None:
         """Refuse a source that is not the one the aggregate was defined on.

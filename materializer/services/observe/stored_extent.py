@@ -94,6 +94,17 @@ def frozen_again(state: AggregateState, aggregate: Aggregate, states: States) ->
     return (Frozen(at, OUTLIVED),) if at > state.frozen else ()
 
 
+def outlived_edge(state: AggregateState, aggregate: Aggregate, states: States) -> int:
+    """Return the edge below which our tables hold rows and the source has none, if history can be frozen there.
+
+    ``NEG_INF`` where there are none, or where the source or the engine does not say; see :func:`frozen_again`.
+    """
+    engine = aggregate.definition.engine
+    if (engine is not None and engine.not_frozen) or state.builds:
+        return NEG_INF
+    return frozen_bound.cut_edge(aggregate.definition, _first_edge(state, aggregate, states))
+
+
 def _followed_end(state: AggregateState, aggregate: Aggregate) -> int:
     """Return the end of the newest bucket that was materialised, of those that do not lie past the clock."""
     grid = aggregate.definition.grid

@@ -160,8 +160,8 @@ def _state_of(state: AggregateState, other: Aggregate, keys: tuple[tuple[str, st
     path = other.paths["partials"]
     try:
         folder = DeltaFolder.at(path)
-        head, n = folder.head(), folder.transaction_version(other.app_ids["partials"]) or 0
-        if head.table_id != state.tables["partials"] or n != state.written_n:
+        head, (n, by) = folder.head(), folder.numbered(other.app_ids["partials"])
+        if head.table_id != state.tables["partials"] or (n or 0) != state.written_n or state.is_other_plan(by):
             return _Finer(state.name, why_not="is being refreshed, or has to be repaired")
         extent = files(path, head.version, "slice", other.definition.time_type)
     except MaterializerError as exc:

@@ -70,11 +70,13 @@ class OwnTableHead:
         table_id: Delta table id.
         version: Newest version.
         n: Largest refresh number recorded under the aggregate's transaction identifier, 0 for none.
+        plan: Id of the plan whose commit has that number; "" where that is not known.
     """
 
     table_id: str
     version: int
     n: int
+    plan: str = ""
 
 
 @dataclass(frozen=True, slots=True)

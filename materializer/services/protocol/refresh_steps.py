@@ -36,6 +36,7 @@ from typing import TypeAlias
 from materializer.core.refresh.plan import Plan, TableBase
 from materializer.errors import (
     NOTHING,
+    ForeignHistoryError,
     ForeignTableError,
     JournalConflictError,
     LeaseHeldError,
@@ -225,6 +226,7 @@ def _check_base(state: AggregateState, plan: Plan, which: Which, base: TableBase
             expected=f"{base.table_id} at {base.version} or later",
             wrote=NOTHING,
         )
+    check_history(state, which, head)
 
 
 def is_known(which: Which, plan: Plan, ports: Ports) -> bool:
@@ -344,6 +346,23 @@ def check_heads(state: AggregateState, heads: dict[Which, OwnTableHead]) -> None
                 expected=state.written_n,
                 wrote=NOTHING,
             )
+        check_history(state, which, head)
+
+
+def check_history(state: AggregateState, which: Which, head: OwnTableHead) -> None:
+    """Refuse a table that carries the number that the journal has, but by the plan of another history.
+
+    Raises:
+        ForeignHistoryError: If it does.
+    """
+    if head.n == state.written_n and state.is_other_plan(head.plan):
+        raise ForeignHistoryError(
+            f"the {which} table of '{state.name}' carries refresh {head.n} of another history: plan {head.plan} wrote it",
+            hint=f"the table or the journal is of a copy that went on by itself: {state.mend}",
+            found=head.plan,
+            expected=state.written_by,
+            wrote=NOTHING,
+        )
 
 
 def _compute(p: Process, ports: Ports) -> Process:

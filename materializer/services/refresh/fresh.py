@@ -28,6 +28,7 @@ from materializer.services.observe.upstream import Upstream, above, judges_arriv
 from materializer.services.planning.planner import RunPlanner
 from materializer.services.planning.runs import Request
 from materializer.services.protocol.process import ATTEMPTS, OwnTableHead, Which
+from materializer.services.protocol.refresh_steps import check_history
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -260,6 +261,8 @@ def _consistent(lake: Lake, name: str) -> tuple[Observation, AggregateState, dic
             return observation, state, heads
         latest = state.plan.n if state.plan else state.written_n
         if all(state.written_n <= head.n <= latest for head in heads.values()):
+            for which, head in heads.items():
+                check_history(state, which, head)
             return observation, state, heads
     raise TablesAheadError(
         f"the tables of '{state.name}' do not fit the journal: refresh {state.written_n} was the last",

@@ -244,12 +244,16 @@ class Refresher:
         return left_to_owner(state, self.lake.aggregate(state).definition, self.lake.root, self.lake.journal.view())
 
     def _follow_newest(self, name: str, as_of: int | None) -> None:
-        """Move the frozen boundary of an engine after a refresh. This needs Spark, which a request without work does not start."""
+        """Move the frozen boundary to where the refresh has made everything clean, so that raw rows may go from now on.
+
+        A run moves it when it is planned, at most to the first dirty bucket: the first refresh could not move it at all. That of
+        an engine needs what is stored now, and perhaps Spark, which a request without work does not start.
+        """
         view = self.lake.journal.view()
         state = view.named(name)
         aggregate = self.lake.aggregate(state)
-        freezes = aggregate.definition.engine is not None and frozen_bound.may_freeze(state, view)
-        if not freezes or not any(isinstance(e, Frozen) for e in frozen_bound.moved(state, aggregate.definition.grid)):
+        moves = frozen_bound.moved(state, aggregate.definition.grid)
+        if not frozen_bound.may_freeze(state, view) or not any(isinstance(e, Frozen) for e in moves):
             return
 
         def decide(view: View) -> list[tuple[str, Event]]:

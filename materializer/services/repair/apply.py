@@ -42,15 +42,15 @@ from materializer.lake.table import DeltaFolder
 from materializer.lake.write.commit import append_rows, create_table, fence
 from materializer.lake.write.replace import replace_by_files
 from materializer.services import processes
-from materializer.services.aggregate import Aggregate, made_for, output_path
+from materializer.services.aggregate import Aggregate
 from materializer.services.commit.lake import Lake
 from materializer.services.commit.lease import leased
 from materializer.services.commit.ports import DeltaPorts
-from materializer.services.definitions.tables import was_dropped
 from materializer.services.delivery import registration
 from materializer.services.observe import stored_extent
 from materializer.services.protocol.process import Process
 from materializer.services.repair.diagnose import Diagnosis, TableCondition, diagnose
+from materializer.services.repair.lost import lost_in
 from materializer.services.repair.plan import Mending, Table, repair_plan
 from materializer.services.repair.set_aside import cleared
 
@@ -141,10 +141,7 @@ class Repairer:
 
     def lost(self) -> list[str]:
         """Return the names of aggregates whose tables are in the lake, but which the journal does not know."""
-        root, view = self.lake.root, self.lake.journal.view()
-        known = {s.name.lower() for s in view.states.values()} | {b.name.lower() for b in view.broken.values()}
-        unknown = [name for name in sorted(places.names(root)) if name.lower() not in known]
-        return [n for n in unknown if _is_ours(output_path(root, n)) and not was_dropped(root, n, view)]
+        return lost_in(self.lake.root, self.lake.journal.view())
 
     def _state(self, name: str) -> tuple[AggregateState, str]:
         """Return the state of an aggregate, and why one of its events cannot be read, "" when all can."""
@@ -400,12 +397,6 @@ def source_rows(state: AggregateState, aggregate: Aggregate) -> int:
     spec = aggregate.definition.spec
     extent = files(state.source.path, head.version, spec.time_column, aggregate.definition.time_type)
     return sum(f.rows for f in extent.files) + extent.unknown.rows
-
-
-def _is_ours(output: str) -> bool:
-    with suppress(MaterializerError):
-        return places.is_folder(output) and bool(made_for(DeltaFolder.at(output), "output"))
-    return False
 
 
 def _rows(count: Callable[[], int | None]) -> int | None:

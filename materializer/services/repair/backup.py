@@ -11,14 +11,22 @@ the aggregate dirty. A build whose tables do not agree with the journal is dropp
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from materializer.core.time.spans import Span
-from materializer.errors import NOTHING, JournalError, LeaseHeldError, MaterializerError, UsageError
+from materializer.core.time.instants import render
+from materializer.core.time.spans import NEG_INF, Span, SpanSet
+from materializer.errors import (
+    NOTHING,
+    FrozenHistoryError,
+    JournalError,
+    LeaseHeldError,
+    MaterializerError,
+    UsageError,
+)
 from materializer.journal.events import Dropped, Event, Frozen, LeaseReleased, LeaseTaken, Registered
 from materializer.journal.journal import Journal
 from materializer.journal.snapshot import Manifest, copy_journal, manifest_of, seal
@@ -31,6 +39,7 @@ from materializer.lake.write.commit import fence
 from materializer.services import processes
 from materializer.services.aggregate import Aggregate
 from materializer.services.commit.lake import Lake
+from materializer.services.observe import stored_extent
 from materializer.services.repair.diagnose import diagnose
 from materializer.services.repair.set_aside import put_aside
 
@@ -73,6 +82,23 @@ class TableComparison:
 
 
 @dataclass(frozen=True, slots=True)
+class Outlived:
+    """Rows of an aggregate that outlived their raw rows, and that the restored journal would let a refresh remove.
+
+    Args:
+        name: The aggregate.
+        edge: The edge below which its tables hold rows and its source has none.
+        below: The same as text.
+        groups: About how many groups they are.
+    """
+
+    name: str
+    edge: int
+    below: str
+    groups: int
+
+
+@dataclass(frozen=True, slots=True)
 class RestoreReport:
     """The result of a restore, or of a dry run of it.
 
@@ -86,6 +112,7 @@ class RestoreReport:
         repairs: Aggregates whose tables do not agree with the restored journal: name → problems.
         given_up: Aggregates whose build was dropped, because its tables do not agree with the backup.
         seconds: Wall time.
+        outlived: What a refresh would remove, because the backup does not know that it is frozen.
     """
 
     folder: str
@@ -97,6 +124,7 @@ class RestoreReport:
     repairs: Mapping[str, tuple[str, ...]] | None = None
     given_up: tuple[str, ...] = ()
     seconds: float = 0.0
+    outlived: tuple[Outlived, ...] = ()
 
 
 @dataclass(slots=True)
@@ -109,7 +137,7 @@ class Backups:
         """Copy one version of the journal into a new or empty folder, and read the copy; refreshes may run meanwhile.
 
         Raises:
-            UsageError: If the folder is not empty, or the Delta library could not read a table there.
+            UsageError: If the folder is not empty or inside the journal's, or the Delta library could not read a table there.
             JournalError: If the journal cannot be read, or the copy differs from it.
             StorageError: If the path cannot be a folder, or cannot be accessed or written to.
         """
@@ -119,6 +147,9 @@ class Backups:
         if is_taken:
             raise UsageError(f"'{folder}' is not empty", hint="name a new folder for each backup")
         place = places.absolute(folder)
+        if any(f"{place}/".startswith(f"{self.lake.root}/{own}/") for own in (FOLDER, RESTORING)):
+            message = f"'{folder}' is inside the journal's own folder, and would be lost together with it"
+            raise UsageError(message, hint="name a folder elsewhere, better on another disk or in another bucket")
         if reason := unfit(place):
             message = f"a backup in '{folder}' could not be opened again with the Delta library: {reason}"
             raise UsageError(message, hint="name another folder")
@@ -137,20 +168,28 @@ class Backups:
         """Return what a restore of *folder* would do; writes nothing."""
         manifest, view = self._checked(folder)
         current, problem = self._current()
-        return RestoreReport(folder, manifest, "planned", _differences(view, current), problem)
+        outlived = tuple(self._outlived(view, current))
+        return RestoreReport(folder, manifest, "planned", _differences(view, current), problem, outlived=outlived)
 
-    def restore(self, folder: str) -> RestoreReport:
+    def restore(self, folder: str, *, as_stored: bool = False) -> RestoreReport:
         """Replace the journal by that of a backup, and rename the replaced one.
+
+        Args:
+            folder: The folder of the backup.
+            as_stored: Whether rows of ours that outlived their raw rows are frozen as they are stored.
 
         Raises:
             UsageError: If the folder has no complete backup.
             LeaseHeldError: If a live process works on an aggregate or its next version; nothing was written.
             JournalError: If the backup cannot be read.
+            FrozenHistoryError: If a refresh would remove such rows, without *as_stored*; nothing was written.
         """
         began, root = time.perf_counter(), self.lake.root
         self._checked(folder)
         self._end_interrupted()
         planned = self.plan(folder)
+        if planned.outlived and not as_stored:
+            raise _would_remove(planned)
         current, _ = self._current()
         taken = self._leased(current)
         try:
@@ -161,6 +200,7 @@ class Backups:
             copy_journal(places.absolute(folder), f"{ready}/{_COPY}")
             if current is not None:
                 self._carry_on(Journal(f"{ready}/{_COPY}"), current)
+            self._freeze(Journal(f"{ready}/{_COPY}"), planned.outlived)
             given_up = self._given_up(Journal(f"{ready}/{_COPY}"))
             places.move_folder(f"{ready}/{_COPY}/{FOLDER}", f"{ready}/{FOLDER}")
         except BaseException:
@@ -183,7 +223,38 @@ class Backups:
             self._repairs(),
             given_up,
             time.perf_counter() - began,
+            planned.outlived,
         )
+
+    def _outlived(self, view: View, current: View | None) -> Iterator[Outlived]:
+        """Yield what a refresh would remove after the restore: no current journal knows up to where history is frozen.
+
+        A repair, which tables that do not agree need first, freezes by itself where the definition has a retention or something was frozen.
+        """
+        for state in sorted(view.states.values(), key=lambda s: s.name):
+            if current is not None and state.id in current.states:
+                continue
+            with suppress(MaterializerError):
+                aggregate = self.lake.aggregate(state)
+                edge = stored_extent.outlived_edge(state, aggregate, view.states)
+                if edge <= state.frozen or self._is_frozen_again(state, aggregate, view):
+                    continue
+                below = Span(NEG_INF, edge)
+                groups = stored_extent.partials(aggregate).rows_in(SpanSet.of(below))
+                yield Outlived(state.name, edge, render(edge, aggregate.definition.time_type), groups)
+
+    def _is_frozen_again(self, state: AggregateState, aggregate: Aggregate, view: View) -> bool:
+        """Whether a repair comes before the next refresh, and freezes what has no raw rows."""
+        if not diagnose(state, self.lake.root, view.states).wrong:
+            return False
+        threshold = max(state.threshold, stored_extent.end_of(aggregate))
+        return bool(stored_extent.frozen_again(replace(state, threshold=threshold), aggregate, view.states))
+
+    def _freeze(self, journal: Journal, outlived: Sequence[Outlived]) -> None:
+        """Freeze in the prepared journal what outlived its raw rows."""
+        for each in outlived:
+            view = journal.view()
+            journal.append(view.version, view.named(each.name).id, [Frozen(each.edge, "restored")])
 
     def _end_interrupted(self) -> None:
         """Finish a restore that died between its two renames: rename the prepared journal to its place.
@@ -286,6 +357,15 @@ class Backups:
             if wrong:
                 problems[state.name] = wrong
         return problems
+
+
+def _would_remove(planned: RestoreReport) -> FrozenHistoryError:
+    what = "; ".join(f"'{o.name}' below {o.below}, about {o.groups:,} groups" for o in planned.outlived)
+    return FrozenHistoryError(
+        f"after this restore a refresh would remove history whose raw rows are gone: {what}",
+        hint=f"run 'materializer restore {planned.folder} --as-stored --yes', which freezes it as it is stored, or restore a newer backup",
+        wrote=NOTHING,
+    )
 
 
 def _frozen_since(backup: AggregateState, current: AggregateState | None, root: str) -> list[Event]:

@@ -35,9 +35,13 @@ class TableCondition(StrEnum):
     OTHER = "other"
     """Made for this aggregate, but not the one that the journal names."""
     FOREIGN = "foreign"
+    OTHER_HISTORY = "other history"
+    """It carries the number that the journal has, but another plan wrote it."""
 
 
-READABLE: Final = frozenset({TableCondition.SOUND, TableCondition.AHEAD, TableCondition.BEHIND})
+READABLE: Final = frozenset(
+    {TableCondition.SOUND, TableCondition.AHEAD, TableCondition.BEHIND, TableCondition.OTHER_HISTORY}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +116,7 @@ _CODES: Final = {
     TableCondition.DAMAGED: "tables.foreign",
     TableCondition.OTHER: "tables.foreign",
     TableCondition.FOREIGN: "tables.foreign",
+    TableCondition.OTHER_HISTORY: "tables.foreign-history",
 }
 
 
@@ -137,8 +142,8 @@ def _diagnosed(state: AggregateState, aggregate: Aggregate, which: str) -> Diagn
     folder = DeltaFolder.at(path)
     try:
         head, columns = folder.head(), folder.schema()
-        n = folder.transaction_version(aggregate.app_ids[which]) or 0
-        lost = lost_file(path)
+        number, plan = folder.numbered(aggregate.app_ids[which])
+        n, lost = number or 0, lost_file(path)
     except TableNotFoundError:
         return DiagnosedTable(which, TableCondition.MISSING, f"{name} is not there")
     except (NotADeltaTableError, SourceDamagedError) as exc:
@@ -159,6 +164,9 @@ def _diagnosed(state: AggregateState, aggregate: Aggregate, which: str) -> Diagn
             which, TableCondition.DAMAGED, f"{name} has other columns than the definition", n, head.table_id
         )
     table = _numbered(state, which, n, head.table_id, head.version)
+    if table.verdict is TableCondition.SOUND and n == state.written_n and state.is_other_plan(plan):
+        problem = f"{name} carries refresh {n} of another history: plan {plan} wrote it"
+        return DiagnosedTable(which, TableCondition.OTHER_HISTORY, problem, n, head.table_id)
     if table.verdict is TableCondition.BEHIND and n == 0 and NUMBERS_EXPIRE in folder.properties():
         return replace(table, problem=f"{table.problem}; its property {NUMBERS_EXPIRE} lets the number expire")
     return table

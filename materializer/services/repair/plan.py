@@ -131,13 +131,15 @@ def repair_plan(d: Diagnosis, state: AggregateState, *, gives_up: bool = False) 
 
 
 def _output(d: Diagnosis, *, is_readable: bool) -> tuple[Table, Old]:
+    is_sound = d.partials.verdict is TableCondition.SOUND
+    rebuilds = is_sound if d.output.verdict is TableCondition.OTHER_HISTORY else is_readable
     new = Table.REBUILT if is_readable else Table.EMPTY
     match d.output.verdict:
         case TableCondition.SOUND | TableCondition.AHEAD:
             return Table.KEPT, Old.NONE
-        case TableCondition.OTHER if not is_readable:
+        case TableCondition.OTHER | TableCondition.OTHER_HISTORY if not rebuilds:
             return Table.KEPT, Old.NONE
-        case TableCondition.OTHER | TableCondition.BEHIND if is_readable:
+        case TableCondition.OTHER | TableCondition.BEHIND | TableCondition.OTHER_HISTORY if rebuilds:
             return new, Old.REMOVED
         case TableCondition.MISSING:
             return new, Old.NONE

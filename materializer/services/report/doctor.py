@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from materializer.config import Config
@@ -14,7 +14,7 @@ from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.instants import SECOND, render
 from materializer.core.time.spans import NEG_INF
 from materializer.core.time.windows import spans_text
-from materializer.errors import MaterializerError
+from materializer.errors import NOTHING, JournalLostError, MaterializerError
 from materializer.journal.events import Frozen
 from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState, States
@@ -30,6 +30,7 @@ from materializer.services.observe import frozen_bound, source_breaks
 from materializer.services.observe.dirty import stuck_spans
 from materializer.services.planning.prices import prices_of
 from materializer.services.repair.diagnose import TableCondition, diagnose
+from materializer.services.repair.lost import lost_in
 from materializer.services.report import tables
 from materializer.services.report.status import advice_of
 from materializer.services.report.tables import DoctorFinding
@@ -72,6 +73,7 @@ class Doctor:
                 error = broken.error()
                 findings.append(DoctorFinding("error", broken.name or broken.id, error.code, error.message, error.hint))
         if name is None:
+            findings += _lost(lost_in(self.root, view))
             findings += _prices(view.states)
         for state in states:
             findings += self._aggregate(state, view.states)
@@ -324,6 +326,13 @@ class Doctor:
 
     def _maintenance(self, state: AggregateState, _: States) -> Iterator[DoctorFinding]:
         yield from tables.needs_compaction(state, self.maintainer.plans)
+
+
+def _lost(names: Sequence[str]) -> Iterator[DoctorFinding]:
+    """Yield aggregates whose tables are there, but which the journal does not know."""
+    for name in names:
+        error = JournalLostError("the journal does not know it, but tables of it are there", wrote=NOTHING)
+        yield DoctorFinding("error", name, error.code, error.message, error.hint)
 
 
 def _prices(states: States) -> Iterator[DoctorFinding]:

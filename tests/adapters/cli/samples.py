@@ -78,7 +78,7 @@ from materializer.services.quality.verify import Difference, VerifyReport
 from materializer.services.refresh.preview import Preview
 from materializer.services.refresh.reports import RefreshReport, RunDone
 from materializer.services.repair.apply import RepairReport
-from materializer.services.repair.backup import BackupReport, RestoreReport, TableComparison
+from materializer.services.repair.backup import BackupReport, Outlived, RestoreReport, TableComparison
 from materializer.services.repair.plan import Mending, Table
 from materializer.services.report.freshness import Freshness
 from materializer.services.report.source_lateness import SourceLateness
@@ -344,6 +344,7 @@ RESTORED = RestoreReport(
     {"flights_hourly": ("its output table carries refresh 43, the journal left it at 42",)},
     ("flights_daily",),
     0.1,
+    (Outlived("flights_hourly", 1_385_856_000_000_000, "2013-12-01T00:00:00Z", 7_900),),
 )
 
 PROPOSAL = DefinitionsPlan(

@@ -19,6 +19,7 @@ N = {
     TableCondition.BEHIND: 3,
     TableCondition.OTHER: 9,
     TableCondition.DAMAGED: 7,
+    TableCondition.OTHER_HISTORY: 7,
 }
 BASE = TableBase("t", 1)
 PLAN = Plan("p", 8, 1, Span(0, 10), (), (), Lane.DRIVER, BASE, BASE)
@@ -62,7 +63,8 @@ def test_what_holds_of_every_repair(
     assert todo.is_everything_dirty or partials is TableCondition.SOUND
     assert (todo.output is Table.REBUILT) <= (partials in READABLE)
     assert todo.output is not Table.EMPTY or partials not in READABLE
-    assert (todo.old_output is Old.REMOVED) <= (output in {TableCondition.OTHER, TableCondition.BEHIND})
+    is_removable = output in {TableCondition.OTHER, TableCondition.BEHIND, TableCondition.OTHER_HISTORY}
+    assert (todo.old_output is Old.REMOVED) <= is_removable
     assert todo.old_output is Old.ASIDE if output in {TableCondition.FOREIGN, TableCondition.DAMAGED} else True
     numbers = (7, N.get(partials, 0), N.get(output, 0), *([8] if plan else []))
     assert todo.n > max(numbers) if todo.is_everything_dirty else todo.n == (8 if plan else 7)

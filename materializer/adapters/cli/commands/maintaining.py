@@ -39,4 +39,4 @@ def maintain(call: CommandCall, names: Names = None, *, every: All = False, dry_
             maintainer.aggregate(name, is_dry_run=dry_run, on_plan=lambda r: on_plan(MaintainResult(r)))
         )
 
-    call.each("maintained", [*(call.lake.names() if every else names or []), None], one)
+    call.each("maintained", [*(call.names(None, is_all=True) if every else names or []), None], one)

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 import typer
 
 from materializer.adapters.cli.call import CommandCall, command
-from materializer.adapters.cli.options import All, BackupFolder, DefinitionFiles, NameOrAll, NewFolder, Yes
+from materializer.adapters.cli.options import (
+    All,
+    BackupFolder,
+    DefinitionFiles,
+    NameOrAll,
+    NewFolder,
+    RestoredAsStored,
+    Yes,
+)
 from materializer.adapters.cli.render.backup import BackupResult, RestoreResult
 from materializer.adapters.cli.render.repair import RepairResult
 from materializer.adapters.cli.render.result import FOUND
@@ -80,10 +88,10 @@ def backup(call: CommandCall, folder: NewFolder) -> None:
     call.show(BackupResult(call.lake.backup(folder)))
 
 
-def restore(call: CommandCall, folder: BackupFolder, *, yes: Yes = False) -> None:
+def restore(call: CommandCall, folder: BackupFolder, *, as_stored: RestoredAsStored = False, yes: Yes = False) -> None:
     """Put the journal of a backup in place; the one that is there is kept beside it. Says what needs a repair then."""
     if not yes:
         call.show(RestoreResult(call.lake.restore(folder, dry_run=True)))
         if not _agreed(call):
             return
-    call.show(RestoreResult(call.lake.restore(folder)))
+    call.show(RestoreResult(call.lake.restore(folder, as_stored=as_stored)))

@@ -58,6 +58,7 @@ class RestoreResult(Result):
             "aside": r.aside or None,
             "repairs": repairs,
             "given_up": list(r.given_up),
+            "outlived": [{"name": o.name, "below": o.below, "groups": o.groups} for o in r.outlived],
             "seconds": round(r.seconds, 3),
         }
 
@@ -69,6 +70,14 @@ class RestoreResult(Result):
             yield from wrapped(r.problem, "  in place ", width=width)
         rows = [(d.name, _n(d.backup), _n(d.current), _CHANGES[d.change]) for d in r.differences]
         yield from table(("aggregate", "backup", "in place", ""), rows, right=[1, 2], indent=2)
+        for o in r.outlived:
+            stays = (
+                "--as-stored freezes it, else a refresh would remove it"
+                if r.outcome == "planned"
+                else "frozen as it is stored"
+            )
+            text = f"about {count(o.groups, 'group')} below {o.below}, whose raw rows are gone: {stays}"
+            yield from wrapped(text, f"  {o.name}: ", width=width)
         if r.outcome == "planned":
             yield "  nothing was written; with --yes the backup is put in place, and what is there is kept beside it"
             return
