@@ -167,7 +167,7 @@ BAD = [
     (view("sum(price) §OVER (PARTITION BY sym) AS f"), "definition.window-function"),
     (view("sum((§SELECT 1)) AS f"), "definition.sub-query"),
     (view("count(§explode(tags)) AS f"), "definition.generator"),
-    (view("§skewness(price) AS f"), "definition.unsupported-aggregate"),
+    (view("§histogram_numeric(price, 5) AS f"), "definition.unsupported-aggregate"),
     (view("max(§window.start) AS f"), "definition.bucket-in-measure"),
     (view("count(DISTINCT §time_bucket('1 hour', ts)) AS f"), "definition.bucket-in-measure"),
     (view("§corr(price) AS f"), "definition.wrong-arguments"),
