@@ -46,7 +46,7 @@ class Capture:
     """Captures changes of the source of one aggregate.
 
     Args:
-        bound: The aggregate.
+        aggregate: The aggregate.
         config: Settings.
         engine: Starts Spark on first use.
         limit: Says which change feeds are not worth reading; None if each one is read.
