@@ -7,7 +7,7 @@ import tomllib
 
 import pytest
 
-from tests import house_rules
+from tests import documented, house_rules
 
 LOWER = (
     "`python -m tests.house_rules` lowers the numbers of tests/house_rules.toml when a private name is used less often"
@@ -88,6 +88,16 @@ def test_folders_of_tests_are_rooms() -> None:
     folders = {path.parent.relative_to(tests) for floor in floors for path in (tests / floor).rglob("test_*.py")}
 
     assert [] == sorted(str(folder) for folder in folders if not (product / folder).is_dir())
+
+
+def test_what_a_docstring_describes_is_a_parameter() -> None:
+    """
+    The names under `Args` are in the signature, or are fields of the class; ruff has no such rule for classes.
+    """
+    folders = (house_rules.ROOT / "materializer", house_rules.ROOT / "tests")
+    every = [name for folder in folders for path in sorted(folder.rglob("*.py")) for name in documented.strangers(path)]
+
+    assert [] == every
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,7 @@ _CALLS: Final[Mapping[str, str]] = {
     **{name: f"{name}(x, 0.5)" for name in ("approx_percentile", "percentile", "quantile")},
     **{name: f"{name}(0.5) WITHIN GROUP (ORDER BY x)" for name in ("percentile_cont", "percentile_disc")},
     "listagg": "listagg(s)",
+    "count_min_sketch": "count_min_sketch(n, 0.1D, 0.9D, 1)",
     "searchk": "searchK(x, 2)",
     **{n.lower(): f"{n}(x)" for n in ("firstNot", "lastNot", "ifirstNot", "ilastNot")},
     **{n.lower(): f"{n}(x, y)" for n in ("atImax", "atImin")},
@@ -144,6 +145,9 @@ _STORED: Final[Mapping[Family, str]] = {
     "position_of_extreme": "the value, from 0; -1 where there is none",
     "quantile": "the value",
     "kth_smallest": "the value",
+    "try_sum": "as `sum`; of `bigint` and decimals the value, not merged",
+    "try_avg": "as `avg`; of decimals the value, not merged",
+    "value": "the value",
     "distinct_values": "the value; null counts as one",
 }
 """What is kept of an aggregate, by how it comes apart."""

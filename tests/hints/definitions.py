@@ -78,7 +78,7 @@ FOLLOWED: Final[dict[str, tuple[str, str, str]]] = {
     "nested-aggregate": (view("sum(price) AS f, max(price) AS g"), "sum(price) AS f, max(price) AS g", "sum(max(price)) AS f"),
     "window-function": (view(rest="HAVING max(price) > 1"), "HAVING max(price) > 1", "QUALIFY 1 = 1"),
     "generator": (view("count(price) AS f"), "count(price)", "count(explode(tags))"),
-    "unsupported-aggregate": (view("skew(price) AS f"), "skew(", "skewness("),
+    "unsupported-aggregate": (view("mode(price) AS f"), "mode(price)", "histogram_numeric(price, 5)"),
     "bucket-in-measure": (view(), "sum(price) AS total", "max(window.start) AS total"),
     "wrong-arguments": (view("corr(price, volume) AS f"), "price, volume", "price"),
     "named-argument": (view(), "sum(price)", "sum(value => price)"),
@@ -88,7 +88,6 @@ FOLLOWED: Final[dict[str, tuple[str, str, str]]] = {
         "try_divide(sum(price * volume), sum(volume))",
         "sum(price * volume) / sum(volume)",
     ),
-    "no-measure": (view("count(*) AS n"), ",\n  count(*) AS n", ""),
     # filters and keys
     "aggregate-in-where": (view(rest="HAVING sum(price) > 0"), "GROUP BY window(ts, '1 minute'), sym\nHAVING sum(price) > 0", "WHERE sum(price) > 0 GROUP BY window(ts, '1 minute'), sym"),
     "misplaced-bucket": (view(), "FROM trades\n", "FROM trades WHERE window.start > ts\n"),
@@ -217,6 +216,7 @@ _TWO: Final = {
 }
 DEFINED: Final[dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
     "engine-parameter": (_GAPS, _GAPS | {"session_gap": "0 minutes"}),
+    "no-measure": (_ROWS | {"measures": {"m": "cumsum(v)"}}, _ROWS | {"measures": {}}),
     "row-aggregate": (_ROWS | {"measures": {"m": "cumsum(v)"}}, _ROWS | {"measures": {"m": "sum(v)"}}),
     "nested-state": (
         _ROWS | {"measures": {"inner": "cumsum(v)", "m": "mavg(v, 3)"}},

@@ -261,3 +261,100 @@ def test_a_table_that_was_moved_is_no_other_data(tmp_path: Path, spark: SparkSes
     [run] = made.lake.refresh("hourly").runs
     assert ["rows changed"] == [step.reason for step in run.plan.steps]
     assert made.lake.verify("hourly").is_equal
+
+
+WIDENED = "'delta.enableTypeWidening' = 'true', 'delta.enableChangeDataFeed' = 'true'"
+
+
+class Widening(Changing):
+    """The same with a column that may become wider, and what reads it.
+
+    Args:
+        root: Where it lies.
+        spark: A session.
+        column: Name and type of the column.
+        measures: What the hourly aggregate says of it.
+    """
+
+    def __init__(self, root: Path, spark: SparkSession, column: str, measures: str, executor: str = "spark") -> None:
+        self.root, self.spark, self.path, self.executor = root, spark, root / "raw", executor
+        self.sql(f"CREATE TABLE {{t}} (ts TIMESTAMP, k STRING, {column}) USING DELTA TBLPROPERTIES ({WIDENED})")
+        self.sql(f"INSERT INTO {{t}} SELECT {NEW.format('1, 2, 3, 4, 5, 6')}")
+        self.lake = self.opened()
+        self.text = f"SELECT time_bucket('1 hour', ts) AS at, k, {measures} FROM raw GROUP BY 1, 2"
+        self.lake.apply(f"CREATE MATERIALIZED VIEW hourly AS {self.text}")
+        visits = {"time": "ts", "keys": ["k"], "engine": "session_window", "session_gap": "20 minutes"}
+        self.lake.define("visits", "raw", **visits, measures={"total": "sum(x)", "n": "count(x)"})
+        self.refresh()
+
+    def opened(self, path: Path | None = None) -> Materializer:
+        """Return the lake."""
+        config = Config(lake=str(self.root / "lake"), sources={"raw": str(path or self.path)}, executor=self.executor)
+        return Materializer(config=config, spark=self.spark)
+
+
+NEW = "timestamp_seconds(n * 1800), concat('a', n % 2), n FROM (SELECT explode(array({})) AS n)"
+
+
+@pytest.mark.one_of(3)
+@pytest.mark.parametrize(
+    ("executor", "column", "wide", "measures", "is_again"),
+    [
+        ("spark", "x INT", "BIGINT", "sum(x) AS x, count(*) AS n, stddev_pop(x) AS s", False),
+        ("auto", "x INT", "BIGINT", "sum(x) AS x, count(*) AS n, stddev_pop(x) AS s", False),
+        ("auto", "x FLOAT", "DOUBLE", "sum(x) AS x, avg(x) AS mean, count(x) AS n", False),
+        ("spark", "x INT", "BIGINT", "sum(x) AS x, approx_count_distinct(x) AS n, max(hash(x)) AS h", True),
+    ],
+    ids=["int-spark", "int-auto", "float", "hash"],
+)
+def test_a_wider_column_goes_on(
+    tmp_path: Path, spark: SparkSession, executor: str, column: str, wide: str, measures: str, is_again: bool
+) -> None:
+    """
+    Where the output keeps its types the refresh goes on and says so; only what depends on the type is computed again.
+    """
+    made = Widening(tmp_path, spark, column, measures, executor)
+    made.sql(f"ALTER TABLE {{t}} ALTER COLUMN x TYPE {wide}")
+    made.sql(
+        f"INSERT INTO {{t}} SELECT {NEW.format('CAST(3 AS BIGINT), 5, 3000000000').replace('n * 1800', 'n % 7 * 1800')}"
+    )
+
+    assert made.lake.plan("hourly").plan is not None
+    reports = [made.lake.refresh(name) for name in ("hourly", "visits")]
+
+    for report in reports:
+        assert f"column 'x' of the source is {wide.lower()} and was {column[2:].lower()}" in " ".join(report.warnings)
+    assert is_again == ("computed again" in " ".join(reports[0].warnings))
+    made.assert_equal()
+    made.sql(f"INSERT INTO {{t}} SELECT {NEW.format('2, 4')}")
+    assert [(), ()] == [made.lake.refresh(name).warnings for name in ("hourly", "visits")]
+    made.assert_equal()
+    assert made.lake.apply(f"CREATE MATERIALIZED VIEW hourly AS {made.text}")[0].kind == "unchanged"
+
+
+def test_a_wider_column_of_the_output_is_a_next_version(tmp_path: Path, spark: SparkSession) -> None:
+    """
+    The error says which column would have another type, and what building the next version reads; nothing is written, and `apply` builds it.
+    """
+    made = Widening(tmp_path, spark, "x INT", "max(x) AS top, sum(x) AS x")
+    made.lake.apply(
+        "CREATE MATERIALIZED VIEW means AS SELECT date_trunc('day', ts) AS at, avg(x) AS mean FROM raw GROUP BY 1"
+    )
+    made.lake.refresh("means")
+    made.sql("ALTER TABLE {t} ALTER COLUMN x TYPE BIGINT")
+    made.sql(f"INSERT INTO {{t}} SELECT {NEW.format('3000000000').replace('n * 1800', '1800')}")
+    before = made.lake.journal.view().named("hourly")
+
+    with pytest.raises(
+        SourceSchemaChangedError, match="column 'top' of the output would be bigint and is int"
+    ) as refused:
+        made.lake.refresh("hourly")
+    with pytest.raises(SourceSchemaChangedError, match="what is stored of its measures would be something else"):
+        made.lake.refresh("means")
+
+    assert "materializer apply FILE --build" in refused.value.hint
+    assert "from about 7 rows" in refused.value.hint
+    assert before == made.lake.journal.view().named("hourly")
+    made.lake.apply(f"CREATE MATERIALIZED VIEW hourly AS {made.text}")
+    assert made.lake.build("hourly").switched
+    assert made.lake.verify("hourly").is_equal

@@ -268,6 +268,10 @@ def _set(call: Call) -> Parts:
     return ordered.recompute(call, f"sort_array({plain('collect_set', call.args, call.where)})")
 
 
+def _value(call: Call) -> Parts:
+    return ordered.recompute(call, plain(call.function, call.args, call.where))
+
+
 def _percentile(call: Call) -> Parts:
     return ordered.recompute(call, plain(call.function, call.args, call.where), is_exact=False)
 
@@ -289,6 +293,9 @@ _FAMILIES: dict[str, Callable[[Call, RowOrder, bool], Parts]] = {
     "count": _alone(simple.count),
     "sum": _alone(simple.total),
     "avg": lambda call, _order, is_summed: simple.average(call, is_summed=is_summed),
+    "try_sum": _alone(lambda call: simple.tried_total(call) or _value(call)),
+    "try_avg": lambda call, _order, is_summed: simple.tried_average(call, is_summed=is_summed) or _value(call),
+    "value": _alone(_value),
     "variance": _alone(moments.variance),
     "comoment": _alone(moments.comoment),
     "end": _ordered(ordered.end_of_order),

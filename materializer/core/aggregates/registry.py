@@ -10,7 +10,7 @@ Family: TypeAlias = Literal[
     "same", "count", "sum", "avg", "variance", "comoment", "end", "extreme_by", "list", "hll", "kll", "set", "mode",
     "within_group", "listagg", "percentile", "sem", "shape", "powers", "weighted_sum", "weighted_average", "product",
     "end_but", "at_extreme", "position_of_value", "position_of_extreme", "quantile", "kth_smallest", "distinct_values",
-    "rollup",
+    "rollup", "try_sum", "try_avg", "value",
 ]  # fmt: skip
 Distinct: TypeAlias = Literal["same", "recompute", "refused"]
 
@@ -118,6 +118,11 @@ def _all() -> tuple[AggregateFunction, ...]:
         AggregateFunction("collect_set", "set", distinct="same", is_mergeable=False),
         AggregateFunction("collect_list", "list", is_mergeable=False, is_ordered=True),
         AggregateFunction("listagg", "listagg", most=2, is_mergeable=False),
+        AggregateFunction("try_sum", "try_sum", distinct="refused"),
+        AggregateFunction("try_avg", "try_avg", distinct="refused"),
+        AggregateFunction("skewness", "shape", distinct="refused"),
+        _recomputed("count_min_sketch", "value", 4, 4),
+        _recomputed("theta_sketch_agg", "value", 1, 2),
         *_metrics(),
     )
 

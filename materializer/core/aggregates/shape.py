@@ -19,22 +19,24 @@ _FISHER: Final = {"skew": 3, "kurtosis": 4}
 
 
 def shape(call: Call) -> Parts:
-    """Decompose ``skew(x [, biased])`` and ``kurtosis(x [, biased])``.
+    """Decompose ``skew(x [, biased])``, ``kurtosis(x [, biased])`` and Spark's ``skewness(x)``.
 
     Kurtosis is not reduced by 3. Both are biased unless the flag is false. Both are null for fewer than two values (unbiased:
-    skew three, kurtosis four) and where all values are equal.
+    skew three, kurtosis four) and where all values are equal. ``skewness`` is the biased ``skew`` as Spark has it.
     """
     is_biased = flag(call, 1, default=True)
+    is_sparks = call.function == "skewness"
     x = call.args[:1]
     counted = plain("count", x, call.where)
     name = partial_name("moments of shape", *x, call.where)
-    power = 3 if call.function == "skew" else 4
+    power = 4 if call.function == "kurtosis" else 3
     own = f"try_divide({name}.m{power} / {name}.n, pow({name}.m2 / {name}.n, {power / 2}D))"
     theirs = plain("skewness", x, call.where) if power == 3 else f"({plain('kurtosis', x, call.where)} + 3)"
+    own = f"if({name}.m2 = 0, NULL, {own})"
     return Parts(
         (PartialColumn(name, _build(call), folded(name, _ZERO, _joined())),),
-        _estimate(call.function, f"if({name}.m2 = 0, NULL, {own})", f"{name}.n", is_biased=is_biased),
-        _estimate(call.function, theirs, counted, is_biased=is_biased),
+        own if is_sparks else _estimate(call.function, own, f"{name}.n", is_biased=is_biased),
+        theirs if is_sparks else _estimate(call.function, theirs, counted, is_biased=is_biased),
         tolerance="float",
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from materializer.core.aggregates.layout import SIGN, PartialColumn
 from materializer.core.aggregates.parts import (
     INTEGERS,
@@ -75,6 +77,20 @@ def average(call: Call, *, is_summed: bool) -> Parts:
         final = f"try_divide(CAST({summed.name} AS DOUBLE), {counted.name})"
     tolerance: Tolerance = "exact" if decimal else "float"
     return Parts((summed, counted), final, reference, tolerance=tolerance)
+
+
+def tried_total(call: Call) -> Parts | None:
+    """Decompose ``try_sum``, which is the sum where it cannot overflow; None where it is null after an overflow on the way."""
+    of = type_of(call)
+    may_overflow = of == "bigint" or of not in {*INTEGERS, "float", "double"}
+    return None if may_overflow else replace(total(call), reference=plain("try_sum", call.args, call.where))
+
+
+def tried_average(call: Call, *, is_summed: bool) -> Parts | None:
+    """Decompose ``try_avg``, which is the average where it cannot overflow; None for decimals and lengths of time."""
+    if type_of(call) not in {*INTEGERS, "float", "double"}:
+        return None
+    return replace(average(call, is_summed=is_summed), reference=plain("try_avg", call.args, call.where))
 
 
 def sum_name(call: Call) -> str:

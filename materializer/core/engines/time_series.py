@@ -90,7 +90,6 @@ class TimeSeries(Closing):
         """Return an edge of the grid.
 
         Args:
-            p: The parameters.
             first: Time of the first row ever accepted, or an earlier result of this function; None without rows.
         """
         if self.origin is not None:

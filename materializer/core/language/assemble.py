@@ -93,13 +93,6 @@ class _Assembly:
         having = self._having(draft.having) if draft.having else None
         for column in (draft.time_column, *((draft.settings.sequence,) if draft.settings.sequence else ())):
             self.columns.setdefault(column.lower(), column)
-        if not any(output.kind == "measure" for output in draft.outputs) and len(self.problems) == self.since:
-            self._report(
-                draft.place,
-                "definition.no-measure",
-                "the definition aggregates nothing",
-                "add a measure such as count(*)",
-            )
         grid = with_timezone(self._grid(), draft.settings.timezone)
         self._check_policies(grid)
         if len(self.problems) > self.since:

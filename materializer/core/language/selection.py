@@ -1,7 +1,7 @@
 """Matches SELECT with GROUP BY: decides which output columns are the bucket, keys and measures.
 
-GROUP BY may repeat an expression, name its alias, give its position, or be ALL. As in Spark, a name is a column of the source
-before it is an alias; the columns are known when a definition meets its source. Two expressions are the same when their
+GROUP BY may repeat an expression, name its alias, give its position, or be ALL, for which SELECT DISTINCT stands too. As in
+Spark, a name is a column of the source before it is an alias; the columns are known when a definition meets its source. Two expressions are the same when their
 tokens are the same, apart from case, comments and a qualifier of the source.
 """
 
@@ -124,6 +124,12 @@ def _is_chain(piece: Fragment) -> bool:
     return len(piece) % 2 == 1 and all(is_name(t) if at % 2 == 0 else t.token_type == TokenType.DOT for at, t in tokens)
 
 
+def _called(fragment: Fragment) -> set[str]:
+    """Return the names of the functions that are called."""
+    following = zip(fragment.tokens, fragment.tokens[1:], strict=False)
+    return {a.text.lower() for a, b in following if b.token_type == TokenType.L_PAREN}
+
+
 class _Matching:
     def __init__(
         self, items: list[Item], qualifiers: frozenset[str], problems: list[Problem], columns: frozenset[str]
@@ -204,8 +210,14 @@ class _Matching:
         return "key" if own in keys else "measure"
 
     def _grouped(self, group: Fragment) -> list[Fragment]:
-        if len(group) == 1 and group.tokens[0].token_type == TokenType.ALL:
-            return [item.expression for item in self.items if self._is_row_expression(item.expression)]
+        if len(group) == 1 and group.tokens[0].token_type in (TokenType.ALL, TokenType.DISTINCT):
+            rows = [item.expression for item in self.items if self._is_row_expression(item.expression)]
+            called = [i.expression for i in self.items if _called(i.expression) & known.AGGREGATES]
+            if called and group.tokens[0].token_type == TokenType.DISTINCT:
+                message = f"`{called[0].text}` aggregates, and SELECT DISTINCT groups by all that it selects"
+                hint = "write GROUP BY in place of DISTINCT"
+                raise called[0].refused("definition.select-distinct", message, hint)
+            return rows
         grouped: dict[tuple[str, ...], Fragment] = {}
         for piece in group.split():
             try:
@@ -220,13 +232,8 @@ class _Matching:
 
     def _is_row_expression(self, fragment: Fragment) -> bool:
         """Whether GROUP BY ALL includes the expression: it names a column and calls no aggregate."""
-        called = {
-            a.text.lower()
-            for a, b in zip(fragment.tokens, fragment.tokens[1:], strict=False)
-            if b.token_type == TokenType.L_PAREN
-        }
         names = any(is_name(token) and token.text.lower() not in known.AGGREGATES for token in fragment.tokens)
-        return names and not called & known.AGGREGATES
+        return names and not _called(fragment) & known.AGGREGATES
 
     def _resolved(self, piece: Fragment) -> Fragment:
         """Return the expression that an item of GROUP BY refers to."""

@@ -120,6 +120,10 @@ def read_statement(
     source = _guarded(problems, lambda: read_source(clauses["FROM"])) or Source("", frozenset())
     where, having = clauses.get("WHERE"), clauses.get("HAVING")
     if settings.engine != CONTINUOUS:
+        if words(clauses.get("GROUP BY", statement).tokens) == "DISTINCT":
+            problem = "definition.select-distinct", "an engine has no SELECT DISTINCT", "take DISTINCT away"
+            problems.append(clauses["GROUP BY"].problem(*problem))
+            return None
         if having is not None:
             problems.append(
                 having.problem("definition.having", "an engine has no HAVING", "filter when you read its output")
@@ -378,7 +382,7 @@ def _clauses(query: Fragment, problems: list[Problem]) -> dict[str, Fragment] | 
     if "FROM" not in clauses:
         problems.append(query.problem("definition.source", "the FROM is missing", f"write {_FORM}"))
         return None
-    return clauses if clauses["SELECT"].tokens and _is_plain_select(clauses["SELECT"], problems) else None
+    return clauses if clauses["SELECT"].tokens and _read_distinct(clauses, problems) else None
 
 
 def _clause_word(query: Fragment, at: int) -> str:
@@ -397,19 +401,23 @@ def _clause_word(query: Fragment, at: int) -> str:
     return word
 
 
-def _is_plain_select(items: Fragment, problems: list[Problem]) -> bool:
+def _read_distinct(clauses: dict[str, Fragment], problems: list[Problem]) -> bool:
+    """Let DISTINCT stand for GROUP BY, and take it out of SELECT; return whether SELECT can be read."""
+    items, group = clauses["SELECT"], clauses.get("GROUP BY")
     first = items.tokens[0]
-    if first.token_type == TokenType.DISTINCT:
-        problems.append(
-            items.problem(
-                "definition.select-distinct", "SELECT DISTINCT is not supported", "GROUP BY makes rows distinct"
-            )
-        )
-        return False
     if first.token_type == TokenType.HINT:
         problems.append(items.problem("definition.unsupported-clause", "hints are not supported", "take the hint away"))
-        return False
-    return True
+    elif group is not None and group.tokens[0].token_type == TokenType.DISTINCT:
+        problems.append(group.problem("definition.syntax", "`DISTINCT` may not stand in GROUP BY", "take it away"))
+    elif first.token_type == TokenType.DISTINCT and (group or "HAVING" in clauses):
+        message = "SELECT DISTINCT may not stand beside GROUP BY or HAVING"
+        hint = "take DISTINCT away: groups are distinct" if group else "write GROUP BY in place of DISTINCT"
+        problems.append(items.problem("definition.select-distinct", message, hint))
+    else:
+        if first.token_type == TokenType.DISTINCT:
+            clauses |= {"SELECT": items.part(1), "GROUP BY": items.part(0, 1)}
+        return True
+    return False
 
 
 def _group_items(clauses: dict[str, Fragment], statement: Fragment) -> Fragment:

@@ -261,8 +261,8 @@ def _refusal(fragment: Fragment, use: FunctionUse, vocabulary: Vocabulary) -> tu
     if name in known.UNSUPPORTED_AGGREGATES:
         return (
             "definition.unsupported-aggregate",
-            f"the aggregate `{name}` is not supported",
-            known.SAME_UNDER_ANOTHER_NAME.get(name, "register a Python aggregate"),
+            f"the aggregate `{name}` is not supported: {known.UNSUPPORTED_AGGREGATES[name]}",
+            "register a Python aggregate",
         )
     if name in known.SCALARS or name in known.BUCKETS or vocabulary.is_aggregate(name):
         return None

@@ -7,6 +7,7 @@ and the numbers of arguments when a definition is applied.
 from __future__ import annotations
 
 from difflib import get_close_matches
+from types import MappingProxyType
 from typing import Final
 
 from materializer.core.aggregates import registry
@@ -90,17 +91,18 @@ WINDOW_ONLY: Final = names_in("row_number rank dense_rank percent_rank cume_dist
 
 AGGREGATES: Final = registry.names() | {registry.ROLLUP}
 
-UNSUPPORTED_AGGREGATES: Final = names_in("""
-    skewness try_sum try_avg histogram_numeric
-    count_min_sketch bitmap_construct_agg bitmap_or_agg bitmap_and_agg hll_sketch_agg hll_union_agg theta_sketch_agg
-    theta_union_agg theta_intersection_agg kll_sketch_agg_bigint kll_sketch_agg_double kll_sketch_agg_float
-    kll_merge_agg_bigint kll_merge_agg_double kll_merge_agg_float approx_top_k approx_top_k_accumulate
-    approx_top_k_combine schema_of_variant_agg grouping grouping_id
-""")
-
-
-SAME_UNDER_ANOTHER_NAME: Final = {"skewness": "write `skew`, which gives the same"}
-"""What to write in place of a function of Spark that is not supported, where something has the same results."""
+_REFUSED_FOR: Final = {
+    "it gives a sketch, whose bytes depend on how rows come together": "hll_sketch_agg hll_union_agg"
+    " kll_sketch_agg_bigint kll_sketch_agg_double kll_sketch_agg_float kll_merge_agg_bigint"
+    " kll_merge_agg_double kll_merge_agg_float approx_top_k_accumulate approx_top_k_combine",
+    "its result depends on how rows come together": "histogram_numeric approx_top_k",
+    "whether its result depends on how rows come together is not known": "theta_union_agg theta_intersection_agg",
+    "it gives a bitmap, which has a meaning beside the numbers of its bitmaps only": "bitmap_construct_agg bitmap_or_agg bitmap_and_agg",
+    "it describes the form of values and aggregates none": "schema_of_variant_agg",
+    "it is about several groupings of one query": "grouping grouping_id",
+}
+UNSUPPORTED_AGGREGATES: Final = MappingProxyType({n: why for why, names in _REFUSED_FOR.items() for n in names.split()})
+"""By the name of an aggregate of Spark that a definition may not call: why."""
 
 
 def nearest(name: str, known: frozenset[str] | list[str] | tuple[str, ...], *, cutoff: float = 0.6) -> str:

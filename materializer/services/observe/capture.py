@@ -19,6 +19,7 @@ from materializer.core.policy.table_properties import log_entries_of
 from materializer.core.refresh.invalidation import ANY_ROWS, Cause, Entry, Keys
 from materializer.core.refresh.lateness import Lateness
 from materializer.core.refresh.source_mark import SourceMark
+from materializer.core.spec.widening import is_wider
 from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import ChangeFeedGapError, SourceSchemaChangedError
 from materializer.journal.events import Captured
@@ -46,7 +47,7 @@ class Capture:
     """Captures changes of the source of one aggregate.
 
     Args:
-        bound: The aggregate.
+        aggregate: The aggregate.
         config: Settings.
         engine: Starts Spark on first use.
         limit: Says which change feeds are not worth reading; None if each one is read.
@@ -266,11 +267,14 @@ class Capture:
             found = now.get(name.lower())
             if found != kind:
                 other = source_breaks.now_called(state, name) if found is None else None
+                hint = f"apply a definition of '{aggregate.name}' that fits the source"
+                if found is not None and is_wider(found, kind):
+                    hint = f"refresh '{aggregate.name}', which goes on where its output keeps its types"
                 gone = "is gone" if other is None else f"is called '{other}' now"
                 what = gone if found is None else f"is {found} now"
                 raise SourceSchemaChangedError(
                     f"'{aggregate.name}' reads column '{name}' as {kind}, but in its source it {what}",
-                    hint=f"apply a definition of '{aggregate.name}' that fits the source",
+                    hint=hint,
                     column=name,
                     found=found,
                     expected=kind,

@@ -1,6 +1,6 @@
 """What the source and the tables of one aggregate hold, and what follows from it before anything is planned.
 
-A observation reads logs and file statistics, each version once, and the change feed; it writes nothing.
+An observation reads logs and file statistics, each version once, and the change feed; it writes nothing.
 """
 
 # ruff: noqa: PLC0415 - a source without a new version is not captured
@@ -52,7 +52,7 @@ class Observation:
 
     Args:
         journal: The lake's journal.
-        bound: The aggregate's definition, compiled for use.
+        aggregate: The aggregate's definition, compiled for use.
         config: Settings.
         engine: Starts Spark on first use and returns the engine.
         as_of: The clock, an instant of the time column; None takes the wall clock. Retention follows no row past it.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 
 from materializer.core.compiled.definition import Definition
 from materializer.core.refresh.invalidation import Cause, Entry
@@ -17,7 +18,7 @@ from materializer.journal.state import AggregateState
 from materializer.journal.view import View
 from materializer.services import html
 from materializer.services.commit.lake import Lake
-from materializer.services.definitions import rolled_up
+from materializer.services.definitions import rolled_up, widened
 from materializer.services.observe.dirty import dirty_below_newest, stuck_spans
 from materializer.services.observe.observe import applied
 from materializer.services.planning.options import RefreshOptions
@@ -166,6 +167,8 @@ class Previewer:
         lake = self.lake
         event = None if state.plan else rolled_up.moved(state, lake.root, view.states)
         state = state if event is None else applied(state, event)
+        wider = None if state.plan else widened.found(state, lake.engine, lake.config.run_rows)
+        state = reduce(applied, wider.events, state) if wider else state
         aggregate = lake.aggregate(state)
         planner = lake.planner(state, Request(options))
         observation = planner.observation

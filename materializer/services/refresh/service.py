@@ -28,7 +28,7 @@ from materializer.journal.events import Event, Frozen
 from materializer.lake.table import one_look
 from materializer.local.kinds import BUG
 from materializer.services.activity import ActivityKind, activity
-from materializer.services.definitions import rolled_up
+from materializer.services.definitions import rolled_up, widened
 from materializer.services.delivery import handlers, registration
 from materializer.services.observe import frozen_bound
 from materializer.services.observe.dirty import dirty_below_newest, stuck_spans
@@ -113,16 +113,20 @@ class Refresher:
         began: float,
     ) -> RefreshReport:
         with one_look():
+            state, wider = self._over_wider_columns(state)
             was = state.frozen
             handler = None if state.builds else handlers.handler_of(state, self.lake.handlers)
             idle = self._nothing_to_do(state, Request(options))
         if idle is not None:
             self._deliver(state, handler)
             problem = registration.why_not(self.lake.journal.last_view.named(name))
-            return replace(idle, warnings=(problem,) if problem else (), seconds=time.perf_counter() - began)
+            return replace(
+                idle, warnings=(*wider, *([problem] if problem else [])), seconds=time.perf_counter() - began
+            )
         ended: list[Process] = []
         try:
-            return self._in_runs(name, state, options, handler, on_plan, on_run, ended, was, began)
+            report = self._in_runs(name, state, options, handler, on_plan, on_run, ended, was, began)
+            return replace(report, warnings=(*wider, *report.warnings)) if wider else report
         except MaterializerError as exc:
             if ended and not isinstance(exc, OutputHandlerError):  # which says so itself
                 one = len(ended) == 1
@@ -195,6 +199,22 @@ class Refresher:
 
             lease.transact(decide)
         return self.lake.journal.view().named(state.name)
+
+    def _over_wider_columns(self, state: AggregateState) -> tuple[AggregateState, tuple[str, ...]]:
+        """Return *state* after its definition went on over columns that became wider, and what is said of that."""
+        if state.plan is not None or not widened.wider_columns(state):
+            return state, ()
+        found = widened.found(state, self.lake.engine, self.lake.config.run_rows)
+        if found is None:
+            return state, ()
+        with self.lake.lease(state.name) as lease:
+
+            def decide(view: View) -> list[tuple[str, Event]]:
+                is_same = view.named(state.name).spec == state.spec
+                return [(state.id, event) for event in found.events] if is_same else []
+
+            lease.transact(decide)
+        return self.lake.journal.view().named(state.name), (found.text,)
 
     def _ended(
         self,

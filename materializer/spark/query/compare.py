@@ -46,6 +46,7 @@ _SQUARED: Final = frozenset(
         "beta",
         "sem",
         "skew",
+        "skewness",
         "kurtosis",
         "wsum",
         "wavg",
@@ -53,9 +54,16 @@ _SQUARED: Final = frozenset(
 )
 _CUBED: Final = "sum3"
 """The power sum whose terms may cancel each other out."""
-_CENTRED: Final = dict.fromkeys(_SQUARED - {"wsum", "wavg"}, 1) | {"kurtosis": 2, "regr_r2": 2, "skew": 3}
+_CENTRED: Final = dict.fromkeys(_SQUARED - {"wsum", "wavg"}, 1) | {
+    "kurtosis": 2,
+    "regr_r2": 2,
+    "skew": 3,
+    "skewness": 3,
+}
 """How often the squares of its argument are multiplied in an aggregate of centred sums."""
-_QUOTIENTS: Final = frozenset({"corr", "regr_slope", "regr_intercept", "regr_r2", "beta", "skew", "kurtosis"})
+_QUOTIENTS: Final = frozenset(
+    {"corr", "regr_slope", "regr_intercept", "regr_r2", "beta", "skew", "skewness", "kurtosis"}
+)
 """Aggregates that divide one sum of squares by another: of tiny values, both have few digits or none."""
 _NUMERIC: Final = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
 

@@ -343,6 +343,8 @@ def aggregated(
     Shape:
         *groups*, then *columns*, the foreign ones last.
     """
+    if not columns:  # groups alone, of a definition without a measure
+        return grouped.agg(sf.expr("count(*)")).select(*[sf.col(quoted(g)) for g in groups])
     own = [(n, sql) for n, sql in columns if not any(f in sql for f in foreign)]
     apart = [(n, sql) for n, sql in columns if any(f in sql for f in foreign)]
     parts = [part for part in (own, apart) if part]

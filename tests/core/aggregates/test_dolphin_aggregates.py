@@ -198,14 +198,13 @@ def test_distinct_values_stand_beside_no_ordered_list() -> None:
     assert ["definition.not-together"] == [p.code for p in caught.value.problems]
 
 
-def test_skewness_points_to_skew() -> None:
+def test_skewness_shares_the_partial_of_skew() -> None:
     """
-    Spark's name is refused and leads to ours; ``kurtosis`` is ours.
+    Spark's name is the biased ``skew`` and has no flag; ``kurtosis`` is ours.
     """
-    with pytest.raises(DefinitionError) as caught:
-        defined("skewness(price)")
-
-    assert "write `skew`, which gives the same" == caught.value.problems[0].hint
+    assert layout_of(call("skewness", "price")).partials == layout_of(call("skew", "price")).partials
+    with pytest.raises(DefinitionError, match="has 2 arguments, expected 1"):
+        layout_of(call("skewness", "price", "false"))
     assert "kurtosis" == defined("kurtosis(price)").measures[0].formula.calls[0].function
 
 
