@@ -13,7 +13,6 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
 from itertools import count
 from typing import Any, Final
 
@@ -185,6 +184,8 @@ def read_commit(path: str, version: int, column: TimeColumn | None = None) -> Co
 
 def digest_of(lines: Iterable[str]) -> str:
     """Return a digest of the actions of a commit, which tells it from another one under the same number."""
+    from hashlib import sha256  # noqa: PLC0415 (a source without a new version is not read)
+
     return sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 

@@ -46,6 +46,8 @@ PROPERTIES: Final[Mapping[str, str]] = {
     "log.max_entries": f"entries that the invalidation log may have before neighbours are joined; {_SETTINGS.log_max_entries:,} or "
     "what the [configuration](configuration.md) says without it. Fewer make the journal smaller and refreshes coarser",
     "source.retention": "how long the source keeps raw rows: history [freezes](retention.md) behind it",
+    "source.on_replace": "what a refresh makes of a source that `CREATE OR REPLACE TABLE` replaced: everything anew, or an error; "
+    "`refresh` without it",
     "output.retention": "how long the output keeps buckets",
     "output.change_feed": "whether a table beside the output says what each refresh [changed and why](change-feed.md); `false` without it",
     "output.table": "name of the output in a [catalog](catalogs.md#outputs-with-a-name); none without it",

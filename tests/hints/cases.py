@@ -168,12 +168,12 @@ def _no_version(world: World, _: pytest.MonkeyPatch) -> None:
 
 @of("definition.invalid")
 def _definition(world: World, _: pytest.MonkeyPatch) -> None:
-    wrong = HOURLY.replace("sum(v)", "sun(v)")
+    wrong = HOURLY.replace("sum(v)", "smu(v)")
     with pytest.raises(DefinitionError) as caught:
         world.apply(wrong)
     [problem] = caught.value.problems
     [near] = re.findall(r"did you mean `(\w+)`", problem.hint)
-    world.apply(wrong.replace("sun", near))
+    world.apply(wrong.replace("smu", near))
 
 
 @of("version.not-covered")

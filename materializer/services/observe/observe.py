@@ -24,13 +24,11 @@ from materializer.errors import (
 from materializer.journal.events import Aborted, Captured, Event, Frozen, Retired
 from materializer.journal.fold import apply
 from materializer.journal.state import AggregateState, States
-from materializer.lake.capture.source_marks import has_other_commit, mark, what_happened
 from materializer.lake.extent import Extent, files
 from materializer.lake.keys import wanted, why_not_recorded
 from materializer.lake.log import LogGapError
 from materializer.lake.table import DeltaFolder
 from materializer.services.definitions import lineage
-from materializer.services.definitions.replaced import goes_on
 from materializer.services.observe import frozen_bound, stored_extent
 from materializer.services.observe.clock import followed_below
 from materializer.services.protocol.process import OwnTableHead, Which
@@ -106,6 +104,8 @@ class Observation:
             SourceRolledBackError: If its newest version lies before the cursor.
         """
         if table_id != state.source.table_id and not self._goes_on(state):
+            from materializer.lake.capture.source_marks import what_happened
+
             mend = f"apply the definition of '{state.name}' again to build it from the new table, or drop it"
             if lineage.parent_of(state.source.path, self._journal.root, self._journal.view().states):
                 mend = f"run 'materializer repair {state.name}': the aggregate that it reads was repaired"
@@ -123,10 +123,20 @@ class Observation:
                 expected=state.cursor,
             )
 
+    def _is_other(self, state: AggregateState, version: int) -> bool:
+        """Return whether the cursor's version, which is the newest, is another commit than the one that was captured."""
+        if version != state.cursor or state.mark.file == self._source.file_of(version):
+            return False
+        from materializer.lake.capture.source_marks import has_other_commit
+
+        return has_other_commit(self._source, version, state.mark)
+
     def _goes_on(self, state: AggregateState) -> bool:
         """Return whether a later commit replaced the source, and a refresh may go on with it."""
         if lineage.parent_of(state.source.path, self._journal.root, self._journal.view().states):
             return False
+        from materializer.services.definitions.replaced import goes_on
+
         return goes_on(state)
 
     def uncaptured(self, state: AggregateState) -> Captured | None:
@@ -144,7 +154,7 @@ class Observation:
 
     def uncaptured_at(self, state: AggregateState, version: int) -> Captured | None:
         """Return what the source did from the cursor to its newest *version*; see :meth:`uncaptured`."""
-        is_other = version == state.cursor and has_other_commit(self._source, version, state.mark)
+        is_other = self._is_other(state, version)
         is_captured = version == state.cursor and state.extent_end != NEG_INF and not is_other
         if is_captured and not frozen_bound.counts_anew(state, self.clock_edge):
             return None
@@ -155,7 +165,7 @@ class Observation:
 
     def _fresh_look(self, state: AggregateState, version: int) -> Captured | None:
         extent = self.raw(version)
-        is_other = version == state.cursor and has_other_commit(self._source, version, state.mark)
+        is_other = self._is_other(state, version)
         if not is_other and version == state.cursor and state.extent_end != NEG_INF and extent.unknown.files:
             return None  # looking again takes a scan: the next version of the source is soon enough
         end = self._extent_end(extent)
@@ -169,6 +179,8 @@ class Observation:
             return replace(captured, extent_end=end, null_times=extent.null_times, followed_end=followed)
         if end in (NEG_INF, state.extent_end) and followed == state.followed_end:
             return None
+        from materializer.lake.capture.source_marks import mark
+
         known = mark(self._source, version, [name for name, _ in self.aggregate.definition.spec.read_types])
         return Captured(version, (), end, (), extent.null_times, followed_end=followed, mark=known)
 

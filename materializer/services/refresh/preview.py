@@ -18,7 +18,7 @@ from materializer.journal.state import AggregateState
 from materializer.journal.view import View
 from materializer.services import html
 from materializer.services.commit.lake import Lake
-from materializer.services.definitions import rolled_up, widened
+from materializer.services.definitions import rolled_up
 from materializer.services.observe.dirty import dirty_below_newest, stuck_spans
 from materializer.services.observe.observe import applied
 from materializer.services.planning.options import RefreshOptions
@@ -167,8 +167,11 @@ class Previewer:
         lake = self.lake
         event = None if state.plan else rolled_up.moved(state, lake.root, view.states)
         state = state if event is None else applied(state, event)
-        wider = None if state.plan else widened.found(state, lake.engine, lake.config.run_rows)
-        state = reduce(applied, wider.events, state) if wider else state
+        if state.plan is None:
+            from materializer.services.definitions import widened  # noqa: PLC0415 (few plans are previews)
+
+            wider = widened.found(state, lake.engine, lake.config.run_rows)
+            state = reduce(applied, wider.events, state) if wider else state
         aggregate = lake.aggregate(state)
         planner = lake.planner(state, Request(options))
         observation = planner.observation
