@@ -80,7 +80,7 @@ def mark(table: DeltaFolder, version: int, reads: Iterable[str], reason: str = "
 
 
 def has_other_commit(table: DeltaFolder, version: int, known: SourceMark) -> bool:
-    """Return whether a captured version is another commit now; False where that cannot be told."""
+    """Return whether a captured version is another commit now; False where the log does not say it."""
     before = known.commits.get(str(version))
     if not before or known.file == table.file_of(version):
         return False
