@@ -19,7 +19,6 @@ from materializer.core.policy.table_properties import log_entries_of
 from materializer.core.refresh.invalidation import ANY_ROWS, Cause, Entry, Keys
 from materializer.core.refresh.lateness import Lateness
 from materializer.core.refresh.source_mark import SourceMark
-from materializer.core.spec.widening import is_wider
 from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import ChangeFeedGapError, SourceSchemaChangedError
 from materializer.journal.events import Captured
@@ -261,24 +260,17 @@ class Capture:
         return lambda rows: evaluated(definition, rows)
 
     def _check_schema(self, state: AggregateState) -> None:
-        aggregate = self._aggregate
-        now = {name.lower(): kind for name, kind in DeltaFolder.at(aggregate.source.path).schema()}
-        for name, kind in aggregate.definition.spec.read_types:
-            found = now.get(name.lower())
-            if found != kind:
-                other = source_breaks.now_called(state, name) if found is None else None
-                hint = f"apply a definition of '{aggregate.name}' that fits the source"
-                if found is not None and is_wider(found, kind):
-                    hint = f"refresh '{aggregate.name}', which goes on where its output keeps its types"
-                gone = "is gone" if other is None else f"is called '{other}' now"
-                what = gone if found is None else f"is {found} now"
-                raise SourceSchemaChangedError(
-                    f"'{aggregate.name}' reads column '{name}' as {kind}, but in its source it {what}",
-                    hint=hint,
-                    column=name,
-                    found=found,
-                    expected=kind,
-                )
+        for misfit in source_breaks.misfits(state):
+            hint = f"apply a definition of '{state.name}' that fits the source"
+            if misfit.is_wider:
+                hint = f"refresh '{state.name}', which goes on where its output keeps its types"
+            raise SourceSchemaChangedError(
+                misfit.text(state.name),
+                hint=hint,
+                column=misfit.column,
+                found=misfit.found,
+                expected=misfit.expected,
+            )
 
 
 def _kept(entries: Iterable[Entry], retired: int) -> Iterator[Entry]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from materializer.core.spec.spec import AggregateSpec
+from materializer.core.spec.widening import is_wider
 from materializer.journal.state import AggregateState
 from materializer.lake.capture import source_marks
 from materializer.lake.table import DeltaFolder, TableHead
@@ -25,6 +26,32 @@ class SourceBreak:
     reason: str
     code: str
     table_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """A column that is read and that the source does not have as it was.
+
+    Args:
+        column: Its name.
+        expected: Its type as it is read.
+        found: Its type now; None if it is gone.
+        words: What became of it.
+    """
+
+    column: str
+    expected: str
+    found: str | None
+    words: str
+
+    @property
+    def is_wider(self) -> bool:
+        """Whether a refresh may go on with it."""
+        return self.found is not None and is_wider(self.found, self.expected)
+
+    def text(self, name: str) -> str:
+        """Return what is wrong for the aggregate *name*."""
+        return f"'{name}' reads column '{self.column}' as {self.expected}, but in its source it {self.words}"
 
 
 def found(state: AggregateState, version: int, reads: Iterable[str]) -> SourceBreak | None:
@@ -49,7 +76,8 @@ def found(state: AggregateState, version: int, reads: Iterable[str]) -> SourceBr
         return None
     before = source_marks.columns_before(table, state.cursor, known, names)
     now = source_marks.names_underneath(table.schema_json())
-    others = [n for n in names if before.get(n.lower(), now.get(n.lower())) != now.get(n.lower())]
+    there = [name for name in names if name.lower() in now]
+    others = [n for n in there if before.get(n.lower(), now[n.lower()]) != now[n.lower()]]
     if not others:
         return None
     called = {underneath: name for name, underneath in now.items()}
@@ -74,6 +102,17 @@ def to_come(state: AggregateState) -> SourceBreak | None:
     if head.version < state.cursor or (head.table_id != state.source.table_id and not goes_on(state)):
         return None
     return found(state, head.version, [name for name, _ in AggregateSpec.from_json(state.spec).read_types])
+
+
+def misfits(state: AggregateState) -> Iterator[Misfit]:
+    """Yield the columns that are read and that the source no longer has, or has with another type."""
+    now = {name.lower(): kind for name, kind in DeltaFolder.at(state.source.path).schema()}
+    for name, kind in AggregateSpec.from_json(state.spec).read_types:
+        found = now.get(name.lower())
+        if found != kind:
+            other = now_called(state, name) if found is None else None
+            gone = "is gone" if other is None else f"is called '{other}' now"
+            yield Misfit(name, kind, found, gone if found is None else f"is {found} now")
 
 
 def now_called(state: AggregateState, name: str) -> str | None:

@@ -270,6 +270,10 @@ class Doctor:
                 yield DoctorFinding("error", state.name, problem.code, problem.message, problem.hint)
         if parent is not None and (head.table_id != state.source.table_id or head.version < state.cursor):
             return  # reported with the tables; a repair corrects it
+        for misfit in source_breaks.misfits(state):
+            if not misfit.is_wider and head.version >= state.cursor:
+                hint = f"apply a definition of '{state.name}' that fits the source"
+                yield DoctorFinding("error", state.name, "source.schema-changed", misfit.text(state.name), hint)
         if broken := source_breaks.to_come(state):
             hint = "the next refresh computes everything anew; 'source.on_replace' = 'refuse' lets it stop instead"
             yield DoctorFinding("warning", state.name, broken.code, broken.reason, hint)
