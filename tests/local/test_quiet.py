@@ -17,7 +17,7 @@ from materializer.local.kinds import Kind, NotLocal, bugs_left_to_spark, kind_of
 COLUMNS = {"i": "int", "d": "double", "x": "string", "ts": "timestamp"}
 scope = Scope({n: kind_of(k) for n, k in COLUMNS.items()} | {"a": Kind("array", element=kind_of("int"))}, are_rows=False)
 rows = Scope(scope.columns, are_rows=True)
-names = sorted(AGGREGATES | SCALARS | UNSUPPORTED_AGGREGATES)
+names = sorted({*AGGREGATES, *SCALARS, *UNSUPPORTED_AGGREGATES})
 calls = ["{}(a)", "{}(x)", "{}(a, false)", "{}(x, '$.a[')", "{}(i, d)", "{}(x) FILTER (WHERE i > 0)", "{}(DISTINCT x)", "{} + 1"]
 more = ["show + 1", "execute.x", "x LIKE ANY ('a', 'b')", "sort_array(collect_list(i))", "array_sort(array_agg(i), (p, q) -> p - q)"]
 answers = 0

@@ -272,7 +272,7 @@ class Looker:
         try:
             head = DeltaFolder.at(state.source.path).head()
             newest = head.version
-            problem = source_breaks.problem(state, head)
+            problem = problem or source_breaks.problem(state, head)
             rows = row_count(aggregate.paths["output"])
         except MaterializerError as exc:
             problem = exc.message
