@@ -179,7 +179,7 @@ def test_commands_ask_a_store_little(bucket: str, proxy: Proxy, spark: Any) -> N
 
     assert 6 >= steps["no-op, warm"].total
     assert 6 >= steps["no-op, new process"].total
-    assert 61 >= steps["small refresh, warm"].total
+    assert 60 >= steps["small refresh, warm"].total
     assert 8 + 3 >= steps["status of 8, warm"].total
     assert 8 + 5 >= steps["status of 8, new process"].total
 
