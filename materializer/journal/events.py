@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, TypeAlias
 
 from materializer.core.codec import JsonForm, json_fields
-from materializer.core.refresh.invalidation import Entries
+from materializer.core.refresh.invalidation import Entries, SourceMark
 from materializer.core.refresh.plan import Plan, RunReport
-from materializer.core.refresh.source_mark import SourceMark
 from materializer.core.time.spans import NEG_INF, POS_INF, SpanSet
 
 _WORDS: Final = {NEG_INF: "-inf", POS_INF: "inf"}

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from materializer.core.codec import json_fields
-from materializer.core.refresh.invalidation import Cause, Entry, InvalidationLog
+from materializer.core.refresh.invalidation import Cause, Entry, InvalidationLog, SourceMark
 from materializer.core.refresh.lateness import Lateness
 from materializer.core.refresh.plan import Plan, RunReport
-from materializer.core.refresh.source_mark import SourceMark
 from materializer.core.spec.spec import CONTINUOUS
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.journal.events import Instant, Lease, SourceIdentity

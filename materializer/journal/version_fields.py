@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from materializer.core.codec import as_json, field_forms
-from materializer.core.refresh.source_mark import SourceMark
+from materializer.core.refresh.invalidation import SourceMark
 from materializer.core.time.spans import NEG_INF, POS_INF
 from materializer.journal.state import AggregateState, Version
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from materializer.core.refresh.source_mark import MOST_COMMITS, SourceMark
+from materializer.core.refresh.invalidation import MOST_COMMITS, SourceMark
 from materializer.lake.capture import source_marks
 from materializer.lake.table import DeltaFolder
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from deltalake.exceptions import DeltaError
 
-from materializer.core.refresh.source_mark import SourceMark
+from materializer.core.refresh.invalidation import SourceMark
 from materializer.errors import LogGapError, MaterializerError, SourceDamagedError, TableNotFoundError
 from materializer.lake import places
 from materializer.lake.log import digest_of, lines_of

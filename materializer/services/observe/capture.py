@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from materializer.config import Config
 from materializer.core.codec import as_json
 from materializer.core.policy.table_properties import log_entries_of
-from materializer.core.refresh.invalidation import ANY_ROWS, Cause, Entry, Keys
+from materializer.core.refresh.invalidation import ANY_ROWS, Cause, Entry, Keys, SourceMark
 from materializer.core.refresh.lateness import Lateness
-from materializer.core.refresh.source_mark import SourceMark
 from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import ChangeFeedGapError, SourceSchemaChangedError
 from materializer.journal.events import Captured
