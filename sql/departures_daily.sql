@@ -5,6 +5,7 @@
 CREATE MATERIALIZED VIEW departures_daily
 COMMENT 'Departures per New York day and origin'
 TBLPROPERTIES (
+  'source.known_at' = 'known_at',
   'refresh.start_offset' = '30 days',
   'refresh.end_offset' = '1 hour',
   'refresh.schedule' = '5 * * * *'

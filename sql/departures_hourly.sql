@@ -5,6 +5,7 @@
 CREATE MATERIALIZED VIEW departures_hourly
 COMMENT 'Departures per hour, origin and carrier'
 TBLPROPERTIES (
+  'source.known_at' = 'known_at',
   'refresh.start_offset' = '7 days',
   'refresh.end_offset' = '1 hour',
   'refresh.schedule' = '*/15 * * * *'

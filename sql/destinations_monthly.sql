@@ -5,6 +5,7 @@
 CREATE MATERIALIZED VIEW destinations_monthly
 COMMENT 'Flights per New York month and destination served at least weekly'
 TBLPROPERTIES (
+  'source.known_at' = 'known_at',
   'refresh.start_offset' = '6 months',
   'refresh.end_offset' = '1 day',
   'refresh.schedule' = '30 5 * * *'

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable, QueryBuilder
 
 from materializer.core.language.suggest import ColumnFacts, SourceFacts, times
-from materializer.core.refresh.lateness import Lateness
+from materializer.core.refresh.lateness import HISTORY, Lateness
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import Span, SpanSet
 from materializer.errors import MaterializerError
@@ -27,8 +27,6 @@ SAMPLED: Final = 50_000
 RECENT: Final = 30
 """Commits of which the lateness is looked at."""
 _TAIL: Final = 0.005
-_HISTORY: Final = 30 * 86_400
-"""Seconds after its newest row from which a commit loads history, and says nothing of lateness."""
 
 
 def profile(path: str) -> SourceFacts:
@@ -128,7 +126,7 @@ def _lateness(path: str, version: int, column: ColumnFacts) -> Lateness | None:
             if not file.data_change or file.span is None or not commit.timestamp or not file.rows:
                 continue
             late = [commit.timestamp * 1_000 - edge for edge in (file.span.start, file.span.end - 1)]
-            if late[1] > _HISTORY * 1_000_000:
+            if late[1] > HISTORY * 1_000_000:
                 continue
             found += histogram(np.array(late, dtype=np.float64), np.array([file.rows / 2] * 2))
     return found if found.total else None

@@ -46,6 +46,8 @@ PROPERTIES: Final[Mapping[str, str]] = {
     "log.max_entries": f"entries that the invalidation log may have before neighbours are joined; {_SETTINGS.log_max_entries:,} or "
     "what the [configuration](configuration.md) says without it. Fewer make the journal smaller and refreshes coarser",
     "source.retention": "how long the source keeps raw rows: history [freezes](retention.md) behind it",
+    "source.known_at": "column of the source that says when a row was known, for `status` and `doctor` to tell how late rows are; without it "
+    "the time of the commit, where a commit that loads history does not count",
     "source.on_replace": "what a refresh makes of a source that `CREATE OR REPLACE TABLE` replaced: everything anew, or an error; "
     "`refresh` without it",
     "output.retention": "how long the output keeps buckets",

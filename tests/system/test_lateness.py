@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
+import pyarrow as pa
 import pytest
 
 from materializer.config import Budget, Config
-from materializer.core.refresh.lateness import Advice, in_words
-from tests.system.builders import Site
+from materializer.core.refresh.lateness import Advice, Lateness, in_words
+from materializer.errors import DefinitionError
+from tests.system.builders import DAY, SCHEMA, Site
 
 
 def ago(seconds: int) -> datetime:
@@ -80,3 +82,99 @@ def test_doctor_suggests_as_much_as_status(late: Site) -> None:
     assert [("warning", "doctor.late-rows", hint)] == said(late)
     late.lake.add_policy("hourly", "far", start_offset="10 days", end_offset="5 hours")
     assert [("ok", "doctor.lateness", f"this suggests refresh.start_offset {start}, {rest}")] == said(late)
+
+
+KNOWN = SCHEMA.append(pa.field("seen", pa.timestamp("us", "UTC")))
+"""Trades with the time at which each was known."""
+in_both_ways = pytest.mark.parametrize("is_spark", [False, True], ids=["driver", "spark"])
+
+
+def counted(site: Site, monkeypatch: pytest.MonkeyPatch, *, is_spark: bool) -> Lateness:
+    """Refresh, and return how late rows were."""
+    if is_spark:
+        monkeypatch.setattr(Config, "budget", Budget(rows=1))
+    site.lake.refresh("hourly")
+    (status,) = site.lake.status("hourly")
+    return status.lateness
+
+
+@pytest.mark.of_spark("files tell no lateness")
+@in_both_ways
+def test_loaded_history_is_not_late(site: Site, monkeypatch: pytest.MonkeyPatch, *, is_spark: bool) -> None:
+    """
+    Neither what came before the first refresh counts, nor a later commit of old rows only; a commit with one new row counts whole.
+    """
+    trades = site.table("trades")
+    site.hourly()
+    trades.trade(*((ago(3_600 * h), "A", h) for h in range(50)))
+    site.lake.refresh("hourly")
+    trades.trade(*((ago(86_400 * d), "A", d) for d in range(31, 90)))
+    assert 0 == counted(site, monkeypatch, is_spark=is_spark).total
+    trades.trade((ago(60), "A", 1), (ago(86_400 * 50), "A", 2))
+    assert 2 == counted(site, monkeypatch, is_spark=is_spark).total
+
+
+@pytest.mark.of_spark("files tell no lateness")
+@in_both_ways
+def test_a_column_says_when_rows_were_known(site: Site, monkeypatch: pytest.MonkeyPatch, *, is_spark: bool) -> None:
+    """
+    Rows of years ago are as late as the column says; one without the time does not count. Spark takes the latest of a bucket for all.
+    """
+    trades = site.table("trades", KNOWN)
+    site.hourly(properties={"source.known_at": "SEEN"})
+    hour, day = timedelta(hours=1), DAY
+    trades.write([{"ts": day, "sym": "A", "price": 1, "seen": day + 4 * hour}] * 3)
+    trades.write([{"ts": day, "sym": "B", "price": 1, "seen": day + 9 * hour}, {"ts": day, "sym": "C", "price": 2}])
+    found = counted(site, monkeypatch, is_spark=is_spark)
+
+    most, usual = found.within(1), found.within(0.7)
+    assert most
+    assert usual
+    assert (5 if is_spark else 4) == found.total
+    assert 9 * 3_600 <= most <= 9 * 3_600 * 1.2
+    assert is_spark or 4 * 3_600 <= usual <= 4 * 3_600 * 1.2
+
+
+def test_the_column_may_go_away(site: Site) -> None:
+    """
+    Where the column is no longer there, the time of the commit says when rows were known.
+    """
+    trades = site.table("trades", KNOWN)
+    site.hourly(properties={"source.known_at": "seen"})
+    site.lake.refresh("hourly")
+    site.spark.sql(f"ALTER TABLE delta.`{trades.path}` SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
+    site.spark.sql(f"ALTER TABLE delta.`{trades.path}` DROP COLUMN seen")
+    site.spark.sql(f"INSERT INTO delta.`{trades.path}` VALUES (now(), 'A', 1, 'n')")
+
+    site.expect_refresh()
+
+
+@pytest.mark.parametrize(
+    ("column", "code", "words"),
+    [
+        ("sen", "definition.unknown-column", "did you mean `seen`"),
+        ("price", "definition.property", "has type bigint"),
+        ("sym", "definition.property", "has type string"),
+    ],
+)
+def test_the_column_must_be_a_time(site: Site, column: str, code: str, words: str) -> None:
+    """
+    A column that does not exist or is no time is refused, at first and when only the property is changed.
+    """
+    site.table("trades", KNOWN)
+    site.hourly("before")
+    for name in ("hourly", "before"):
+        with pytest.raises(DefinitionError) as refused:
+            site.hourly(name, properties={"source.known_at": column})
+        (problem,) = refused.value.problems
+        assert code == problem.code
+        assert words in f"{problem.message} {problem.hint}"
+
+
+def test_numbers_have_no_lateness(site: Site) -> None:
+    """
+    Where the source is divided by a number, no column can say how late a row was.
+    """
+    site.table("trades", KNOWN)
+    with pytest.raises(DefinitionError, match="`price` is a number"):
+        site.hourly(time="price", width="100", properties={"source.known_at": "seen"}, measures={"n": "count(*)"})

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from materializer.core.refresh.lateness import KNOWN_AT
 from materializer.core.spec.spec import AggregateSpec, Resolution, TimeType
 from materializer.core.sql.functions import nearest
 from materializer.core.time.grid import build
@@ -38,6 +39,7 @@ def resolve(spec: AggregateSpec, schema: Sequence[tuple[str, str]]) -> Aggregate
     if time_type is not None:
         problems += _grid_problems(spec, time_type)
     problems += _order_problems(spec, columns)
+    problems += known_at_problems(spec, schema, time_type)
     if problems:
         raise DefinitionError(problems)
     found = sorted(columns[name.lower()] for name in spec.reads)
@@ -99,6 +101,35 @@ def _grid_problems(spec: AggregateSpec, time_type: TimeType) -> list[Problem]:
         hint = getattr(error, "hint", "")
         return [Problem("definition.grid", f"{spec.name}: {getattr(error, 'message', error)}", hint)]
     return []
+
+
+def known_at_problems(
+    spec: AggregateSpec, schema: Sequence[tuple[str, str]], time_type: TimeType | None
+) -> list[Problem]:
+    """Return what stands against the column that says when a row was known.
+
+    Args:
+        spec: The definition.
+        schema: (name, Spark type) of every column of the source.
+        time_type: Type of the time column; None if it is none.
+    """
+    asked = spec.property_map.get(KNOWN_AT)
+    if asked is None:
+        return []
+    name, kind = next(((n, k.lower()) for n, k in schema if n.lower() == asked.lower()), (asked, ""))
+    if not kind:
+        hint = nearest(asked, [n for n, _ in schema]) or f"the columns are {', '.join(n for n, _ in schema[:12])}"
+        message = f"{spec.name}: the source {spec.source} has no column `{asked}`, which '{KNOWN_AT}' names"
+        return [Problem("definition.unknown-column", message, hint, about=asked)]
+    found = _time_type(kind)
+    if found is not None and not found.is_integer and not (time_type is not None and time_type.is_integer):
+        return []
+    message = f"{spec.name}: '{KNOWN_AT}' is for times, and `{name}` has type {kind}"
+    if found is not None and not found.is_integer:
+        message = (
+            f"{spec.name}: '{KNOWN_AT}' is for sources that are divided by a time, and `{spec.time_column}` is a number"
+        )
+    return [Problem("definition.property", message, "name a date or timestamp, or leave it away", about=asked)]
 
 
 def _order_problems(spec: AggregateSpec, columns: dict[str, tuple[str, str]]) -> list[Problem]:

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Final
 from materializer.core.engines.registry import ENGINES, LATENESS
 from materializer.core.policy.policies import DEFAULT, KEYS, MAX_STALENESS, OPEN, key_of, split_key
 from materializer.core.policy.retention import PROPERTIES as KEPT
-from materializer.core.policy.table_properties import EVERY, LOG_ENTRIES, ON_REPLACE, RETENTION, refusal_of_retention
+from materializer.core.policy.table_properties import (
+    EVERY,
+    LOG_ENTRIES,
+    ON_REPLACE,
+    RETENTION,
+    refusal_of_retention,
+)
+from materializer.core.refresh.lateness import KNOWN_AT
 from materializer.core.refresh.output_feed import PROPERTY as CHANGE_FEED
 from materializer.core.spec.spec import CONTINUOUS, Resolution
 from materializer.core.spec.table_names import OUTPUT, parts_of
@@ -275,6 +282,7 @@ FORMS: Final[dict[str, Callable[[str], str | None]]] = {
     "quality.schedule": _schedule,
     CHANGE_FEED: _one_of("true", "false"),
     OUTPUT: _table,
+    KNOWN_AT: _column,
     ON_REPLACE: _one_of("refresh", "refuse"),
     "output_handler": lambda value: None if value.isidentifier() else "the name of a function",
     "msg_as_table": _one_of("true", "false"),
@@ -286,7 +294,7 @@ _STORED: Final = frozenset(
     k
     for k in FORMS
     if k.startswith(("refresh.", "log.", "maintain.", "quality.", "versions."))
-    or k in (*HANDLER, CHANGE_FEED, OUTPUT, ON_REPLACE, *KEPT)
+    or k in (*HANDLER, CHANGE_FEED, OUTPUT, KNOWN_AT, ON_REPLACE, *KEPT)
 )
 KNOWN: Final = frozenset((*FORMS, "engine", "lateness"))
 """Every property, without the names of policies and of parameters."""

@@ -9,8 +9,12 @@ from typing import Final
 
 from materializer.core.codec import json_methods
 
+KNOWN_AT: Final = "source.known_at"
+"""Property that names the column of the source that says when a row was known."""
 STEPS: Final = 4
 """Histogram steps for each doubling of the time: a bound is at most 19 % too large."""
+HISTORY: Final = 30 * 86_400
+"""Seconds after its newest row from which a commit loads history, and says nothing of lateness."""
 LAST: Final = 36 * STEPS
 """The step of all rows that are later than two thousand years."""
 ENOUGH: Final = 100

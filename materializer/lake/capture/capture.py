@@ -28,6 +28,7 @@ from materializer.lake.capture.buckets import whole_buckets
 from materializer.lake.capture.changed_groups import changed_groups, keyed
 from materializer.lake.capture.context import CaptureContext
 from materializer.lake.capture.feed import FeedUnreadableError, read_feed
+from materializer.lake.capture.lateness import known_column
 from materializer.lake.capture.result import CapturedPiece, CaptureResult, NeedsSpark, Rung, Segment, VersionCount
 from materializer.lake.capture.worth import FeedSize, WhyNotRead, by_worth
 from materializer.lake.extent import time_column as column_of
@@ -65,6 +66,7 @@ def capture_without_spark(
     frozen_below: int = NEG_INF,
     reads: Sequence[str] = (),
     evaluate: Callable[[Any], Any] | None = None,
+    known_at: str = "",
     why_not_read: WhyNotRead | None = None,
 ) -> CaptureResult | NeedsSpark:
     """Return what changed in versions (*after*, *upto*].
@@ -84,6 +86,7 @@ def capture_without_spark(
         frozen_below: An edge below which raw rows may be deleted, see :mod:`materializer.lake.capture.below_frozen`.
         reads: Columns that a merge of few changed rows reads next; see :mod:`materializer.lake.capture.changed_rows`.
         evaluate: Returns the keys of rows of the key columns, or None where they are unknown; None if they are these columns.
+        known_at: The column that says when a row was known; "" if its commit says it.
         why_not_read: Returns why a feed is not worth reading; None if each one is read. See :mod:`materializer.lake.capture.worth`.
 
     Raises:
@@ -96,7 +99,10 @@ def capture_without_spark(
     if upto <= after:
         return CaptureResult()
     context = _context_of(table, after, time_column, time_type, keys, floor, next_edge, frozen_below)
-    context = replace(context, max_rows=max_rows, max_bytes=max_bytes, reads=tuple(reads), evaluate=evaluate)
+    known = known_column(columns_of(table.schema_json()), known_at)
+    context = replace(
+        context, max_rows=max_rows, max_bytes=max_bytes, reads=tuple(reads), evaluate=evaluate, known_at=known
+    )
     try:
         commits = table.commits(after, upto, context.column)
     except LogGapError as exc:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import unquote
 
+from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import NEG_INF
 from materializer.errors import MaterializerError
 from materializer.lake.extent import file_bounds
@@ -34,6 +35,7 @@ class CaptureContext:
         frozen: The boundary below which raw rows may be deleted; ``NEG_INF`` if nothing is frozen.
         reads: Columns that a merge of few changed rows reads next.
         evaluate: Returns the keys of rows of the key columns, or None where they are unknown; None if they are these columns.
+        known_at: The column that says when a row was known, with its type; None where its commit says it.
     """
 
     table: DeltaFolder
@@ -49,6 +51,7 @@ class CaptureContext:
     frozen: int = NEG_INF
     reads: tuple[str, ...] = ()
     evaluate: Callable[[Any], Any] | None = None
+    known_at: tuple[str, TimeType] | None = None
 
     def ahead(self) -> CaptureContext:
         """Return a copy with the files known so far, which may learn from later commits without changing this one."""

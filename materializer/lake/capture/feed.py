@@ -19,7 +19,7 @@ from materializer.lake.capture.buckets import ChangedRows, pieces_of
 from materializer.lake.capture.changed_rows import changed_rows, is_remembered
 from materializer.lake.capture.context import CaptureContext
 from materializer.lake.capture.int96 import why_misread
-from materializer.lake.capture.lateness import lateness_of
+from materializer.lake.capture.lateness import lateness_by, lateness_of
 from materializer.lake.capture.result import CapturedPiece, CaptureResult, Rung, Segment, VersionCount
 from materializer.lake.extent import instants_of
 from materializer.lake.failures import first_line
@@ -58,7 +58,7 @@ def read_feed(context: CaptureContext, run: list[Commit]) -> CaptureResult | Seg
             return Segment(
                 first, last, f"{size_in_words} in versions {first} to {last} are more than the driver reads ({most})"
             )
-        columns = {context.column.name, *(context.keys or ())}
+        columns = set(_columns(context))
         if obstacle := why_misread(
             context.table.path, first - 1, run, columns_of(context.table.schema_json()), columns
         ):
@@ -124,8 +124,14 @@ def rows_of_file(context: CaptureContext, name: str) -> int:
     return fact(path, ("rows", name), lambda: int(pq.read_metadata(f"{path}/{unquote(name)}").num_rows))
 
 
+def _columns(context: CaptureContext) -> list[str]:
+    """Return the columns of the source of which capture looks at the changed rows."""
+    known = () if context.known_at is None else (context.known_at[0],)
+    return [context.column.name, *(context.keys or ()), *known]
+
+
 def _rows(context: CaptureContext, run: list[Commit], total: int) -> pa.Table:
-    columns = list(dict.fromkeys([context.column.name, *(context.keys or ()), "_change_type", "_commit_version"]))
+    columns = list(dict.fromkeys([*_columns(context), "_change_type", "_commit_version"]))
     with context.table.reading(run[-1].version) as opened:
         if is_remembered(context.table.path, total):
             with suppress(DeltaError, pa.ArrowInvalid):  # caused by a column that only the merge reads
@@ -173,7 +179,11 @@ def _counted(
     keys = None if found is None else found.filter(has_time)
     inserted = pc.equal(kinds, _INSERT).filter(has_time)
     lateness = Lateness()
-    if not context.column.time_type.is_integer:
+    if context.known_at is not None:
+        name, kind = context.known_at
+        new = pc.and_(has_time, pc.equal(kinds, _INSERT))
+        lateness = lateness_by(instants.filter(new), rows[name].filter(new), kind)
+    elif not context.column.time_type.is_integer:
         commit_times = {c.version: c.timestamp * MILLISECOND for c in run}
         lateness = lateness_of(
             instants.filter(has_time).filter(inserted), versions.filter(has_time).filter(inserted), commit_times

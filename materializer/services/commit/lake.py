@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from materializer.core.refresh.lateness import KNOWN_AT
 from materializer.errors import MaterializerError
 from materializer.lake.reads import Reader, SharedReads
 from materializer.services.aggregate import Aggregate
@@ -118,7 +119,8 @@ class Lake:
         for state in states:
             with suppress(MaterializerError):
                 spec = self.aggregate(state).definition.spec
-                columns = [*spec.reads, spec.time_column, *([spec.sequence] if spec.sequence else [])]
+                others = (spec.sequence, spec.property_map.get(KNOWN_AT))
+                columns = [*spec.reads, spec.time_column, *filter(None, others)]
                 readers.append(Reader(state.id, state.source.path, columns))
         with self.reads.together(readers):
             yield

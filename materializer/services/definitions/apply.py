@@ -15,7 +15,7 @@ from uuid import uuid4
 from materializer.config import Config
 from materializer.core.compiled.difference_lines import differences
 from materializer.core.compiled.fingerprint import metadata_fingerprint
-from materializer.core.compiled.resolve import resolve
+from materializer.core.compiled.resolve import known_at_problems, resolve
 from materializer.core.language.properties import refusals
 from materializer.core.quality.library import Library
 from materializer.core.spec.spec import AggregateSpec
@@ -310,6 +310,8 @@ class Definitions:
         )
         if folder:
             new = replace(new, suites=self._suites(new, existing.schemas, folder, old.suites))
+            if problems := known_at_problems(new, folder.schema(), new.time_type):
+                raise DefinitionError(problems)
         refuse_policies(new, existing.schemas)
         is_named_alike = (old.source, existing.source) == (new.source, source)
         is_unchanged = is_named_alike and metadata_fingerprint(old) == metadata_fingerprint(new)

@@ -17,7 +17,7 @@ from materializer.config import Config
 from materializer.core.codec import as_json
 from materializer.core.policy.table_properties import log_entries_of
 from materializer.core.refresh.invalidation import ANY_ROWS, Cause, Entry, Keys, SourceMark
-from materializer.core.refresh.lateness import Lateness
+from materializer.core.refresh.lateness import KNOWN_AT, Lateness
 from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import ChangeFeedGapError, SourceSchemaChangedError
 from materializer.journal.events import Captured
@@ -86,6 +86,7 @@ class Capture:
             next_edge=grid.next,
             frozen_below=state.frozen,
             reads=reads,
+            known_at=self._known_at,
             why_not_read=None if self._limit is None else self._limit.of(state),
         )
         captured = found.captured if isinstance(found, NeedsSpark) else found
@@ -107,7 +108,7 @@ class Capture:
             counts=tuple(counts),
             reasons=tuple(reasons),
             max_entries=log_entries_of(aggregate.definition.spec, self._config.log_max_entries),
-            lateness=lateness.as_json(),
+            lateness=(lateness if self._known_at or state.extent_end != NEG_INF else Lateness()).as_json(),
             waited=_waited(state),
             expired=expired,
             mark=mark(DeltaFolder.at(state.source.path), version, reads),
@@ -235,6 +236,11 @@ class Capture:
         below = SpanSet() if state.frozen == NEG_INF else SpanSet.of(Span(NEG_INF, state.frozen))
         parts = (replace(piece, times=piece.times - below), replace(piece, times=below, is_frozen=True))
         return self._entries(state, lake.CaptureResult(parts))
+
+    @property
+    def _known_at(self) -> str:
+        """The column that says when a row was known; "" where its commit says it, of which the first load says nothing."""
+        return self._aggregate.definition.spec.property_map.get(KNOWN_AT, "")
 
     def _recorded_keys(self) -> tuple[str, ...] | None:
         """Return the source columns that the keys are made of, if changed keys are recorded here."""

@@ -14,11 +14,12 @@ from materializer.config import Budget
 from materializer.core.compiled.bucket_sql import bucket_start_sql, instant_of_sql
 from materializer.core.compiled.definition import SLICE, Definition, quoted
 from materializer.core.refresh.invalidation import MAX_KEYS, Keys
-from materializer.core.refresh.lateness import Lateness
+from materializer.core.refresh.lateness import KNOWN_AT, Lateness
+from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import EVERYTHING, NEG_INF, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.lake.capture.buckets import distinct_keys
-from materializer.lake.capture.lateness import histogram
+from materializer.lake.capture.lateness import histogram, is_news, known_column
 from materializer.lake.keys import why_not_recorded
 from materializer.spark.query import compute as c
 from materializer.spark.query.shared_changes import shared_changes
@@ -89,7 +90,8 @@ def changes(
         start = bucket_start_sql(definition.grid, column, SpanSet.of(EVERYTHING))
         kinds = [sf.count_if(sf.expr(f"_change_type = '{kind}'")).alias(kind) for kind in KINDS]
         slice_ = sf.expr(instant_of_sql(start, definition.time_type)).alias(SLICE)
-        known = sf.expr("max(CASE WHEN _change_type = 'insert' THEN unix_micros(_commit_timestamp) END)").alias(KNOWN)
+        column_of_known = known_column(frame.dtypes, definition.spec.property_map.get(KNOWN_AT, ""))
+        known = _known(column_of_known)
         is_recorded = all(definition.key_sources) and not why_not_recorded(definition)
         recorded = (
             definition.spec.keys if is_recorded else ()
@@ -107,7 +109,7 @@ def changes(
         few = [r[SLICE] for r in rows if r[SLICE] is not None and r[SLICE] >= frozen and r[KEYS] <= 2 * MAX_KEYS]
         found = _keys(frame.select(slice_, *keys), few, budget.listed) if keys and few else {}
     counts = {kind: sum(r[kind] for r in rows) for kind in KINDS}
-    waited = [(r[KNOWN] - r[SLICE], r["insert"]) for r in rows if None not in (r[SLICE], r[KNOWN])]
+    waited = [(r[KNOWN], r[SLICE], r["insert"]) for r in rows if None not in (r[SLICE], r[KNOWN])]
     expired, late, conflicts, rows = _below(rows, frozen)
     nulls = sum(r[kind] for r in rows if r[SLICE] is None for kind in KINDS)
     is_timed = waited and not definition.time_type.is_integer
@@ -116,12 +118,28 @@ def changes(
         all(r[kind] == 0 for r in rows for kind in KINDS[1:]),
         counts,
         nulls,
-        histogram(*map(np.array, zip(*waited, strict=True))) if is_timed else Lateness(),
+        _lateness(waited, is_by_commit=column_of_known is None) if is_timed else Lateness(),
         late,
         conflicts,
         expired,
         found,
     )
+
+
+def _known(column: tuple[str, TimeType] | None) -> Column:
+    """Return the latest time at which an inserted row was known: of its commit, or what a column says."""
+    at = "_commit_timestamp" if column is None else f"CAST({quoted(column[0])} AS TIMESTAMP)"
+    return sf.expr(f"max(CASE WHEN _change_type = 'insert' THEN unix_micros({at}) END)").alias(KNOWN)
+
+
+def _lateness(waited: Sequence[tuple[int, int, int]], *, is_by_commit: bool) -> Lateness:
+    """Return upper bounds of how late rows were: of (when they were known, start of their bucket, how many)."""
+    known, starts, rows = (np.array(column, dtype=np.int64) for column in zip(*waited, strict=True))
+    late = (known - starts).astype(np.float64)
+    if is_by_commit:
+        news = is_news(late, np.unique(known, return_inverse=True)[1])
+        late, rows = late[news], rows[news]
+    return histogram(late, rows)
 
 
 def _keys(changed: DataFrame, starts: Sequence[int], most: int) -> Mapping[int, Keys]:
