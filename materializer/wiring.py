@@ -81,6 +81,7 @@ def wired(
         local,
         reads,
         listeners(config, journal),
+        executor.starting,
     )
     return lake, executor
 

@@ -1,6 +1,6 @@
 """Benchmark: every strategy that is allowed in many situations, in seconds, beside the one that the price chooses.
 
-    python -m tests.benchmarks.prices [--minutes 10] [--executor local|spark] [--most N] [--fit | --show | --page | --choose]
+    python -m tests.benchmarks.prices [--minutes 10] [--executor local|spark] [--most N] [--fit | --show | --page | --choose | --start]
 
 A cell is a change (a share of the rows, in one bucket, spread over all, or in one hour of twelve; inserted, updated or deleted),
 over aggregates (sums, or selected values), keys (none, 100 or 5,000), with or without a finer aggregate beside it, and an executor. A
@@ -9,7 +9,7 @@ in copies of one lake: in one as the price decides, in the others by one strateg
 Cells are done in an order drawn by chance, and those on record (``docs/benchmarks/prices.jsonl``) are not done again. ``--show``
 prints what is on record: how often the choice took at most 1.1 times the best, and its regret (seconds of the choice over those of
 the best). ``--choose`` lets the price of this state choose again in the cells on record, whose strategies are not measured again.
-``--fit`` prints the rates that fit the record best, ``--page`` writes ``docs/prices.md`` and its pictures.
+``--start`` measures what starting Spark takes. ``--fit`` prints the rates that fit the record best, ``--page`` writes ``docs/prices.md`` and its pictures.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ import argparse
 import json
 import random
 import shutil
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -25,7 +27,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any, Final, TypeAlias
 from zlib import crc32
 
@@ -411,6 +413,16 @@ def todo(executors: list[str], done: set[tuple[Any, ...]]) -> Iterator[list[dict
     yield from order
 
 
+def _started() -> float:
+    """Return the seconds from an empty process to a session of Spark."""
+    text = (
+        "from materializer.config import Config; from materializer.spark.runtime.session import start; start(Config())"
+    )
+    began = time.monotonic()
+    subprocess.run([sys.executable, "-c", text], check=True, capture_output=True)
+    return time.monotonic() - began
+
+
 def main() -> None:
     """Read the options, measure what is not on record, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -421,7 +433,11 @@ def main() -> None:
     parser.add_argument("--fit", action="store_true", help="print the rates that fit the record")
     parser.add_argument("--choose", action="store_true", help="let the price choose again in the cells on record")
     parser.add_argument("--page", action="store_true", help="write the page of the record")
+    parser.add_argument("--start", action="store_true", help="print what starting Spark takes in a new process")
     options = parser.parse_args()
+    if options.start:
+        print(f"{median(_started() for _ in range(5)):.2f} s")
+        return
     until, left = time.monotonic() + 60 * options.minutes, options.most
     executors = [options.executor] if options.executor else ["local", "spark"]
     if options.choose:

@@ -24,6 +24,8 @@ BOUNDS: Final = (0.1, 10.0)
 """The factor of an executor lies between these."""
 STRATEGY_BOUNDS: Final = (0.5, 2.0)
 """The factor of a strategy lies between these, as a share of that of its executor."""
+STARTING: Final = 3.5
+"""Seconds that Spark takes to start in a process that has none (`python -m tests.benchmarks.prices --start`)."""
 DOUBT: Final = 8
 """A strategy is believed to differ from its executor half as much as its refreshes say when there are so many of them."""
 

@@ -52,6 +52,7 @@ class Lake:
         local: Computes what is small in this process; None if Spark computes everything.
         reads: Lets the aggregates of one command read the same file once.
         listeners: Hear of activities; None for none.
+        starting: Returns the seconds that starting Spark takes, 0 where it runs.
     """
 
     root: str
@@ -64,6 +65,7 @@ class Lake:
     local: LocalExecutor | None = None
     reads: SharedReads = field(default_factory=SharedReads)
     listeners: Listeners | None = None
+    starting: Callable[[], float] = lambda: 0.0
 
     def aggregate(self, state: AggregateState) -> Aggregate:
         """Return the aggregate of *state*, compiled."""

@@ -8,7 +8,7 @@ from functools import reduce
 
 from materializer.core.compiled.definition import Definition
 from materializer.core.refresh.invalidation import Cause, Entry
-from materializer.core.refresh.plan import Estimate, Plan, Recompute, RollUp, Settle, strategy_of
+from materializer.core.refresh.plan import Estimate, ExecutorKind, Plan, Recompute, RollUp, Settle, strategy_of
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.instants import render
 from materializer.core.time.slice_column import SliceColumn
@@ -43,6 +43,7 @@ class Preview:
         unfinished: Number of an open refresh, which would be ended first.
         frozen: The frozen boundary; ``NEG_INF`` when nothing is frozen.
         stuck: The dirty spans below *frozen* that cannot be computed.
+        starting: Seconds that starting Spark takes first, about; 0 where it runs, or nothing needs it.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Preview:
     unfinished: int | None = None
     frozen: int = NEG_INF
     stuck: SpanSet = field(default_factory=SpanSet)
+    starting: float = 0.0
 
     def __str__(self) -> str:
         """Return the plan as text; the command line has a longer form."""
@@ -94,7 +96,9 @@ class Preview:
             seconds = None if isinstance(step, Settle) else f"{step.seconds:.3f} s"
             rejected = "\n".join(f"{r.strategy}: {r.reason}" for r in against if r.reason)
             steps.append((strategy_of(step), _spans(step.spans, kind), why, reads, seconds, rejected))
-        head = f"{self.name}: refresh {self.plan.n} of source version {self.source_version}, about {self.plan.seconds:.2f} s"
+        start = f" and {self.starting:.0f} s to start Spark" if self.starting else ""
+        price = f"about {self.plan.seconds:.2f} s{start}"
+        head = f"{self.name}: refresh {self.plan.n} of source version {self.source_version}, {price}"
         found = html.table(
             f"{head}, by {self.plan.executor}",
             ("strategy", "buckets", "because", "reads at most", "price", "not"),
@@ -203,4 +207,5 @@ class Previewer:
             unfinished,
             note.state.frozen,
             stuck_spans(note.state),
+            lake.starting() if decision.plan and decision.plan.executor is ExecutorKind.SPARK else 0.0,
         )

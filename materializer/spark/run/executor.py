@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from materializer.config import Config
 from materializer.core.aggregates.python import PythonAggregate
+from materializer.core.refresh.price import STARTING
 from materializer.spark.runtime.jvm import watched
 
 if TYPE_CHECKING:
@@ -37,6 +38,11 @@ class Executor:
     started: Spark | None = None
     _died: Death | None = None
     _starting: RLock = field(default_factory=RLock)
+
+    def starting(self) -> float:
+        """Return the seconds that starting Spark here takes, about; 0 where it runs, or a server computes."""
+        is_there = self.started is not None or self.session is not None or bool(self.config.spark.remote)
+        return 0.0 if is_there else STARTING
 
     def engine(self) -> Spark:
         """Return Spark, started on the first call, and once more after its process has died; over Connect after each loss.

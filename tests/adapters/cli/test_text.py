@@ -377,3 +377,12 @@ def test_the_history_names_the_policy_of_each_refresh():
     told = " ".join(text_of(samples.RESULTS["history"]).split())
 
     assert 1 == told.count("policy history, [the beginning")
+
+
+def test_a_plan_says_what_starting_spark_takes() -> None:
+    """
+    Where Spark has to be started first, the price says so; where it runs, or nothing needs it, there is no word of it.
+    """
+    told = [" ".join(text_of(PlanResult(replace(samples.PREVIEW, starting=s))).split()) for s in (3.5, 0.0)]
+
+    assert ["starting Spark first takes about 3.50 s" in text for text in told] == [True, False]

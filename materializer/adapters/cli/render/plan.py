@@ -63,7 +63,7 @@ class PlanResult(Result):
             "captured": captured,
             "dirty": spans_form(p.dirty, kind),
             "outside": spans_form(p.outside, kind),
-            "plan": None if p.plan is None else _plan_form(p.plan, kind),
+            "plan": None if p.plan is None else _plan_form(p.plan, kind) | {"starting": p.starting or None},
             "runs": p.runs,
             "unfinished": p.unfinished,
             **below_form(p.frozen, p.stuck, kind),
@@ -93,7 +93,7 @@ class PlanResult(Result):
                 ("reads", reads_text(plan.estimate)),
                 ("makes", _makes(plan.windows)),
                 ("executor", f"{plan.executor}: {plan.executor_reason}" if plan.executor_reason else ""),
-                ("price", f"about {duration(plan.seconds)} in all" if plan.seconds else ""),
+                ("price", _price(plan.seconds, preview.starting)),
                 ("written", _LANES[plan.lane]),
                 ("runs", first if preview.runs > 1 else "1"),
             ]
@@ -102,6 +102,11 @@ class PlanResult(Result):
         yield from labelled(pairs, width=width)
         for at, step in enumerate(plan.steps if plan else (), start=1):
             yield from _step_lines(at, step, kind, width)
+
+
+def _price(seconds: float, starting: float) -> str:
+    start = f"starting Spark first takes about {duration(starting)}" if starting else ""
+    return "; ".join(filter(None, [f"about {duration(seconds)} in all" if seconds else "", start]))
 
 
 def _plan_form(plan: Plan, kind: TimeType) -> dict[str, Any]:
