@@ -212,7 +212,7 @@ def _refresh(
     case: Case, world: World, names: Sequence[str], clock: str | int | None, found: Found, commit: str
 ) -> None:
     for number, name in enumerate(names):
-        world.materializer.refresh(name, as_of=None if number else clock)
+        world.refreshed(name, as_of=None if number else clock)
     shown = [_shown(case, row) for row in _in_order(case, world.rows(names[-1])) if row.get("is_final", True)]
     found.by_commit[commit] = _new_rows(shown, found.final)
     found.final = shown

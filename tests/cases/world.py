@@ -13,9 +13,12 @@ from deltalake import DeltaTable
 
 from materializer.api import Materializer
 from materializer.config import Config
+from materializer.core.refresh.plan import Plan
 from materializer.errors import MaterializerError, RefreshWindowError
+from materializer.services.refresh.reports import RefreshReport
 from tests import tables
 from tests.cases.reading import micros
+from tests.cases.reasons import contradictions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,6 +50,19 @@ class How:
     folder: Path | str
     driver_lane_rows: int = 200_000
     has_feed: bool = True
+
+
+def expect_reasons(report: RefreshReport, lake: Materializer) -> None:
+    """Expect that no reason of what a refresh did speaks against it."""
+    for run in report.runs:
+        expect_no_contradiction(run.plan, lake)
+
+
+def expect_no_contradiction(plan: Plan | None, lake: Materializer) -> None:
+    """Expect that no reason of a plan speaks against what it chose."""
+    wrong = contradictions(plan, lake.config.price_tie_ms / 1_000) if plan else []
+    if wrong:
+        raise AssertionError("; ".join(wrong))
 
 
 @dataclass(slots=True)
@@ -91,13 +107,23 @@ class World:
         else:
             source.delete(predicate)
 
+    def refreshed(self, name: str, *window: Any, **options: Any) -> RefreshReport:
+        """Refresh; no reason of a plan may speak against what was chosen, of the plan that is shown before neither."""
+        if options.get("as_of") is None:
+            shown = self.materializer.plan(name, *window, force=options.get("force", False))
+            expect_no_contradiction(shown.plan, self.materializer)
+        report = self.materializer.refresh(name, *window, **options)
+        expect_reasons(report, self.materializer)
+        return report
+
     def refresh(self, name: str, start: Any, end: Any, *, buckets_per_run: int = 0, force: bool = False) -> str:
         """Return ``refreshed``, ``already up-to-date``, or ``error: …`` for a refresh that was refused."""
         try:
             if buckets_per_run:
                 report = self.materializer.backfill(name, start, end, buckets_per_run=buckets_per_run, force=force)
+                expect_reasons(report, self.materializer)
             else:
-                report = self.materializer.refresh(name, start, end, force=force)
+                report = self.refreshed(name, start, end, force=force)
         except RefreshWindowError as exc:
             return f"error: {exc.code}"
         return "already up-to-date" if report.outcome in {"up-to-date", "empty-window"} else report.outcome

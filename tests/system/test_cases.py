@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
 import pytest
 
+from materializer.core.refresh.plan import Estimate, Lane, Merge, Plan, Recompute, Rejected, TableBase
+from materializer.core.time.spans import Span, SpanSet
 from tests.cases import reading
 from tests.cases.reading import DATA, Outcome, kind_of
+from tests.cases.reasons import contradictions
 from tests.cases.runner import WITH_SPARK, run_all
 from tests.cases.world import How
 from tests.paths import ROOT
 
+HOUR = SpanSet.of(Span(0, 3_600_000_000))
 FILES = ("seed_cases", "engine_samples", "time_bucket_samples", "time_bucket_of_duckdb", "continuous_aggregate_samples")
 CASES = [case for file in FILES for case in reading.read(DATA / f"{file}.json")]
 
@@ -79,6 +84,56 @@ def test_continuous_aggregate_by_spark(case, has_feed, spark, tmp_path) -> None:
     [outcome] = run_all([case], lambda: How(spark, tmp_path, driver_lane_rows=0, has_feed=has_feed))
 
     assert outcome.passed, said(outcome)
+
+
+QUIET = [str(DATA / f"{file}.json") for file in FILES]
+"""Every shared case that can be run."""
+PATIENCE = re.compile(r"'\w+' is being planned for \d+ s now: .*")
+"""What a slow machine is told, which is ours."""
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param(["--id", "tsdb_", "--id", "ts_ex", "--id", "pub_session", "--id", "bucket"], id="some"),
+        pytest.param([], id="all", marks=pytest.mark.slow),
+    ],
+)
+def test_nothing_that_is_not_ours_is_printed(more: list[str]) -> None:
+    """
+    Over the shared cases, Spark, the SQL library and all others say nothing on either stream; no reason of a plan speaks against it.
+    """
+    command = [sys.executable, "-m", "tests.cases", *QUIET, *more]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    said = [line for line in ended.stderr.splitlines() if not PATIENCE.fullmatch(line)]
+
+    assert [] == said
+    assert re.fullmatch(r"[1-9]\d* passed, 0 failed\n", ended.stdout), ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        (Recompute(HOUR, "rows changed", Estimate(9, 1, 1, 9), (Rejected("recompute", "would read 20 raw rows"),)), "was chosen"),
+        (Merge(HOUR, 1, Estimate(9, 1, 1, 9), (Rejected("recompute", "would read 5 raw rows"),)), "reads"),
+        (Merge(HOUR, 1, Estimate(9, 1, 1, 9), (Rejected("recompute", "would take longer", 0.1),), 0.2), "0.2 s"),
+        (Merge(HOUR, 1, Estimate(9, 1, 1, 9), (Rejected("recompute", "would take longer"),)), "without a price"),
+        (
+            Recompute(HOUR, "rows changed", Estimate(9, 1, 1, 9), (Rejected("merge", "about 1 row out of 2 would not be cheaper than 9 rows out of 9"),)),
+            "would not be cheaper",
+        ),
+    ],
+)  # fmt: skip
+def test_a_reason_against_what_was_chosen_is_found(step: Merge | Recompute, words: str) -> None:
+    """
+    What the cases are looked through for is found where it is.
+    """
+    base = TableBase("t", 1)
+    plan = Plan("p", 1, 1, Span(0, 3_600_000_000), (), (step,), Lane.DRIVER, base, base)
+
+    [found] = contradictions(plan, 0.005)
+
+    assert words in found
 
 
 def test_the_command_counts_what_it_does_not_know(tmp_path) -> None:

@@ -38,6 +38,7 @@ STRATEGIES: Final = ("merge", RETRACT, "recompute", BY_KEY, "roll-up", SCAN)
 """The strategies that can be asked for."""
 MUCH: Final = 0.8
 """One recompute takes the place of several steps if it takes less than this share of their time."""
+BY_KEYS: Final = "rows of changed keys and stored groups"
 WORTH: Final = 0.05
 """And if it saves more than so many seconds."""
 BESIDE: Final = 1_000
@@ -108,6 +109,29 @@ class Facts:
         less = self.price(strategy, estimate, spans) - self.price(other, others, spans)
         return is_cheaper(estimate, others, less, self.tie)
 
+    def why_dearer(self, raw: Estimate, chosen: Estimate, strategy: str) -> str:
+        """Return in words what speaks for a strategy and against reading raw rows, whose price is told beside it."""
+        if self.only == strategy:
+            return f"'{strategy}' was asked for"
+        if raw.rows > chosen.rows:
+            return f"would read {raw.rows:,} raw rows"
+        if raw.likely_rows > chosen.likely_rows:
+            return f"would aggregate about {raw.likely_rows:,} of {raw.rows:,} raw rows"
+        return "would take longer"
+
+    def why_not_cheaper(
+        self, what: str, estimate: Estimate, seconds: float, than: str, other: Estimate, others: float
+    ) -> str:
+        """Return in words why reading one thing is not cheaper than another, by what decided: seconds, or rows."""
+        if self.only:
+            return f"'{self.only}' was asked for"
+        if abs(seconds - others) > self.tie:
+            return f"{what} would take longer than {than}, about {seconds - others:.2g} s"
+        return (
+            f"about {estimate.likely_rows:,} {what} out of {estimate.rows:,} would not be cheaper than {other.likely_rows:,} "
+            f"{than} out of {other.rows:,}"
+        )
+
 
 _REASONS: Final = {
     Cause.CHANGE: "rows changed",
@@ -165,10 +189,12 @@ def decide(taken: Iterable[Entry], facts: Facts) -> tuple[Step, ...]:
     for count, (after, kind) in enumerate(sorted(changing, key=lambda c: (c[0], c[1] is Merge), reverse=True)):
         entries = changing[after, kind]
         step, why_not = _from_changes(kind, after, entries, facts)
+        seconds = step.seconds if why_not else None
         if count >= MAX_MERGES:
+            seconds = None
             why_not = f"more than {MAX_MERGES} different versions to merge from"
         if why_not:
-            against = (*_NOT_MERGED[kind], Rejected(strategy_of(step), why_not))
+            against = (*_NOT_MERGED[kind], Rejected(strategy_of(step), why_not, seconds))
             recomputing.setdefault((Cause.CHANGE, against), []).extend(entries)
         else:
             steps.append(step)
@@ -221,20 +247,20 @@ def _from_changes(kind: _Kind, after: int, entries: Sequence[Entry], facts: Fact
     name, spans = _NAMES[kind], SpanSet.union(e.span for e in entries)
     merge, raw = facts.changed(after, spans) + facts.stored(spans), facts.raw(spans)
     price, whole = facts.price(name, merge, spans), facts.price("recompute", raw, spans)
-    against = (*_NOT_MERGED[kind], Rejected("recompute", f"would read {raw.rows:,} raw rows", whole))
+    against = (*_NOT_MERGED[kind], Rejected("recompute", facts.why_dearer(raw, merge, name), whole))
     found = kind(spans, after, merge, against, price)
-    costs = f"about {merge.likely_rows:,} changed and kept rows out of {merge.rows:,} would not be cheaper than"
+    read = ("changed and kept rows", merge, price)
     if facts.only == name:
         return found, ""
     if facts.only:
         return found, f"'{facts.only}' was asked for"
     if not facts.is_cheaper(spans, name, merge, "recompute", raw):
-        return found, f"{costs} {raw.likely_rows:,} raw rows out of {raw.rows:,}"
+        return found, facts.why_not_cheaper(*read, "raw rows", raw, whole)
     if facts.keyed is not None and all(why_not_keyed(e, facts) is None for e in entries):
         keyed = facts.keyed(entries) + facts.stored(spans)
         beside = BESIDE if kind is Merge else 0
         if facts.is_cheaper(spans, BY_KEY, keyed, name, merge) and merge.cost >= keyed.cost + beside:
-            return found, f"{costs} {keyed.likely_rows:,} rows of changed keys and stored groups out of {keyed.rows:,}"
+            return found, facts.why_not_cheaper(*read, BY_KEYS, keyed, facts.price(BY_KEY, keyed, spans))
     return found, ""
 
 
@@ -257,17 +283,12 @@ def _recomputes(
             by_keys = facts.price(BY_KEY, keyed, spans)
             is_cheaper = facts.is_cheaper(spans, BY_KEY, keyed, "recompute", raw)
             if (is_cheaper and not facts.only) or facts.only == BY_KEY:
-                rejected.append(
-                    Rejected("recompute", f"would aggregate about {raw.likely_rows:,} of {raw.rows:,} raw rows", whole)
-                )
+                rejected.append(Rejected("recompute", facts.why_dearer(raw, keyed, BY_KEY), whole))
                 keys = len(frozenset[object]().union(*(e.keys or () for e in found)))
                 reason = _REASONS[cause]
                 yield Recompute(spans, reason, keyed, tuple(rejected), changed_rows=changed, keys=keys, seconds=by_keys)
                 continue
-            why_not = (
-                f"about {keyed.likely_rows:,} rows of changed keys and stored groups out of {keyed.rows:,} would not be cheaper "
-                f"than {raw.likely_rows:,} raw rows out of {raw.rows:,}"
-            )
+            why_not = facts.why_not_cheaper(BY_KEYS, keyed, by_keys, "raw rows", raw, whole)
         if why_not:
             rejected.append(Rejected(BY_KEY, why_not, by_keys))
         is_rebuild = cause in {Cause.LOST, Cause.SOURCE, Cause.REPAIRED} or facts.is_first

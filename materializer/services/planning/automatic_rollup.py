@@ -108,7 +108,7 @@ def _parts(step: Recompute, grid: Grid, source: Extent, others: Sequence[_Finer]
         if not facts.only and not facts.is_cheaper(clean, ROLL_UP, merged, "recompute", raw):
             against.append(f"{merged.likely_rows:,} partials of '{other.name}' would not be cheaper")
             continue
-        rejected = (*step.rejected, Rejected("recompute", f"would read {raw.rows:,} raw rows", whole))
+        rejected = (*step.rejected, Rejected("recompute", facts.why_dearer(raw, merged, ROLL_UP), whole))
         found = (other.name, other.path, other.version, other.keys)
         yield RollUp(clean, step.reason, *found, merged, rejected, seconds)
         rest = rest - clean

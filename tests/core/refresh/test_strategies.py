@@ -219,7 +219,7 @@ def test_a_correction_of_few_keys_is_computed_by_key() -> None:
 
     assert isinstance(step, Recompute)
     assert (1, 2) == (step.keys, step.estimate.rows)
-    assert ("recompute", "would aggregate about 100 of 100 raw rows") == (
+    assert ("recompute", "would read 100 raw rows") == (
         step.rejected[-1].strategy,
         step.rejected[-1].reason,
     )
