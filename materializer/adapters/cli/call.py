@@ -16,7 +16,13 @@ from materializer.adapters.cli import examples, options
 from materializer.adapters.cli.conversion import PlainCommand
 from materializer.adapters.cli.output import JsonOutput, Output, TextOutput
 from materializer.adapters.cli.render.result import DONE, IDLE, Result
-from materializer.errors import MaterializerError, RetryableError, UsageError
+from materializer.errors import (
+    JournalLostError,
+    MaterializerError,
+    RetryableError,
+    UnknownAggregateError,
+    UsageError,
+)
 
 if TYPE_CHECKING:
     from materializer.api import Materializer
@@ -73,7 +79,12 @@ class CommandCall:
         self.output.show(result)
 
     def fail(self, error: MaterializerError) -> None:
-        """Show an error and go on; the worst error decides the exit status."""
+        """Show an error and go on; the worst error decides the exit status.
+
+        Where the journal was lost, nobody is told that an aggregate was never defined.
+        """
+        if isinstance(error, UnknownAggregateError):
+            error = next((e for e in self.lake.unusable() if isinstance(e, JournalLostError)), error)
         self.output.fail(error)
         self.status = worse(self.status, error.exit_status)
 

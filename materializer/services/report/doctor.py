@@ -62,8 +62,10 @@ class Doctor:
         chosen = None if name is None or view.broken_named(name) else view.named(name)
         every = sorted(view.states.values(), key=lambda s: s.name.lower())
         states = every if name is None else [chosen] if chosen else []
+        lost = lost_in(self.root, view) if name is None else []
         version = f"version {view.version}, {len(view.states)} aggregates" if view.version >= 0 else "not there yet"
-        findings.append(DoctorFinding("ok", "journal", "doctor.journal", version))
+        if not lost or view.version >= 0:
+            findings.append(DoctorFinding("ok", "journal", "doctor.journal", version))
         findings += self._store()
         if name is None:
             for plan in self.maintainer.journal_plans():
@@ -73,7 +75,7 @@ class Doctor:
                 error = broken.error()
                 findings.append(DoctorFinding("error", broken.name or broken.id, error.code, error.message, error.hint))
         if name is None:
-            findings += _lost(lost_in(self.root, view))
+            findings += _lost(lost)
             findings += _prices(view.states)
         for state in states:
             findings += self._aggregate(state, view.states)

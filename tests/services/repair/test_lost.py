@@ -8,9 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from materializer.adapters.cli import main
 from tests.hints.world import HOURLY, World
 
-ASKED = ("refresh --all", "policy run --due", "status", "maintain --all", "repair --all")
+ASKED = ("refresh --all", "policy run --due", "status", "maintain --all", "repair --all", "report")
+NAMED = (
+    "refresh hourly",
+    "show hourly",
+    "status hourly",
+    "plan hourly",
+    "verify hourly",
+    "history hourly",
+    "drop hourly --yes",
+)
 
 
 @pytest.fixture
@@ -43,12 +53,31 @@ def test_a_lost_journal_is_an_error_of_every_command_that_takes_all(world: World
         assert "hourly" in ran.errors[0]["message"]
         assert "restore a backup" in ran.errors[0]["hint"]
         assert "repair --definitions" in ran.errors[0]["hint"]
+    for words in NAMED:
+        assert [(69, "journal.lost")] == [(world.run(words).status, e["code"]) for e in world.run(words).errors], words
     assert [("hourly", "journal.lost")] == found(world)
+    assert "not there yet" not in world.run("doctor").text
 
     world.works("restore saved --yes")
     assert [] == found(world)
     for words in ASKED:
         world.works(words)
+
+
+def test_status_without_a_journal_does_not_say_that_nothing_was_defined(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """
+    The text of a lost lake is the error alone; a lake without tables has nothing defined.
+    """
+    shutil.rmtree(world.root / "_materializer")
+    assert 69 == main(["status", "--lake", str(world.root)])
+    told = capsys.readouterr()
+    assert "no aggregates are defined" not in told.out
+    assert "journal.lost" in told.err
+
+    assert 0 == main(["status", "--lake", str(world.root / "other")])
+    assert "no aggregates are defined" in capsys.readouterr().out
 
 
 def test_definitions_lead_back_without_a_backup(world: World) -> None:

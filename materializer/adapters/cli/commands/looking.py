@@ -39,9 +39,10 @@ def register(app: typer.Typer) -> None:
 
 def status(call: CommandCall, name: MaybeName = None, *, now: Now = None) -> None:
     """Print how fresh aggregates are and what is dirty."""
-    found = tuple(call.lake.status(name, now))
-    call.show(StatusResult(found, is_detailed=name is not None, sources=call.lake.lateness(name)))
-    for error in call.lake.unusable() if name is None else []:
+    found, errors = tuple(call.lake.status(name, now)), call.lake.unusable() if name is None else []
+    late = call.lake.lateness(name)
+    call.show(StatusResult(found, is_detailed=name is not None, sources=late, is_broken=bool(errors)))
+    for error in errors:
         call.fail(error)
 
 

@@ -30,6 +30,8 @@ def report(call: CommandCall, *, out: Out = None, serve: Serve = False, port: Po
         raise UsageError("'--port' is of '--serve'", hint="add '--serve'")
     if not serve:
         call.show(ReportResult(str(call.lake.report(out or "report")), is_served=False))
+        for error in call.lake.unusable():
+            call.fail(error)
         return
     server = call.lake.report_server(port or 0)
     call.show(ReportResult(server.url, is_served=True))

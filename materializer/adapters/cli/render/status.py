@@ -37,11 +37,15 @@ _STATES = {
 
 @dataclass(frozen=True, slots=True)
 class StatusResult(Result):
-    """How fresh aggregates are, and how late the rows of their sources come; *is_detailed* when one was asked for by name."""
+    """How fresh aggregates are, and how late the rows of their sources come.
+
+    *is_detailed* when one was asked for by name, *is_broken* where errors of the journal follow.
+    """
 
     items: tuple[Status, ...]
     is_detailed: bool = False
     sources: tuple[SourceLateness, ...] = ()
+    is_broken: bool = False
 
     def form(self) -> dict[str, Any]:
         return {
@@ -55,7 +59,8 @@ class StatusResult(Result):
             yield from labelled(_pairs(self.items[0]), width=width)
             return
         if not self.items:
-            yield "no aggregates are defined in this lake; 'materializer apply sql/' defines them"
+            if not self.is_broken:
+                yield "no aggregates are defined in this lake; 'materializer apply sql/' defines them"
             return
         header = ("aggregate", "state", "rows", "source version", "dirty", "last refresh")
         yield from table(header, [_row(s) for s in self.items], right=[2])
