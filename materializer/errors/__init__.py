@@ -82,6 +82,7 @@ from materializer.errors.state import (
     JournalError,
     JournalLostError,
     JournalVersionError,
+    OutsideLakeError,
     TablesAheadError,
 )
 from materializer.errors.usage import (
@@ -148,6 +149,7 @@ __all__ = [  # noqa: RUF022 (by exit status, as the API page shows them)
     "JournalLostError",
     "TablesAheadError",
     "ForeignHistoryError",
+    "OutsideLakeError",
     "ForeignTableError",
     "JavaMissingError",
     "JavaTooOldError",

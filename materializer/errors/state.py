@@ -32,6 +32,13 @@ class TablesAheadError(MaterializerError):
     exit_status = 69
 
 
+class OutsideLakeError(MaterializerError):
+    """A place in a lake is a link, so that what is written or removed there would lie elsewhere."""
+
+    code = "lake.outside"
+    exit_status = 69
+
+
 class ForeignTableError(MaterializerError):
     """The path of one of our tables holds a table that is not ours."""
 

@@ -11,10 +11,12 @@ from dataclasses import replace
 from typing import Any, Final, assert_never
 
 from materializer.core.codec import from_json
+from materializer.core.compiled.trusted import problems_of
 from materializer.core.quality.canaries import after_sample
 from materializer.core.refresh.invalidation import ANY_ROWS, Cause, Entry, InvalidationLog
 from materializer.core.refresh.lateness import Lateness
 from materializer.core.refresh.plan import Plan, RunReport
+from materializer.core.spec.spec import ID, NAME, AggregateSpec
 from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import NOTHING, JournalError
 from materializer.journal.codec import Row, decode
@@ -83,13 +85,44 @@ def fold(rows: Iterable[Row], states: States | None = None) -> States:
 def folded(state: AggregateState | None, row: Row) -> AggregateState | None:
     """Return the state of the aggregate after *row*, None when the row drops it; raises as :func:`fold`."""
     try:
-        return apply(state, row.aggregate, decode(row), at=row.at)
+        after = apply(state, row.aggregate, decode(row), at=row.at)
+        if after is not None and (state is None or _ids(after) != _ids(state)):
+            _refuse_names(after)
+        if after is not None and (state is None or after.spec is not state.spec):
+            _refuse_definition(after)
+        return after
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as exc:
         raise JournalError(
             f"the journal holds a {row.kind!r} event of {row.aggregate} that makes no sense: {exc}",
             hint="'materializer repair NAME' declares everything of it dirty; or restore the journal",
             wrote=NOTHING,
         ) from exc
+
+
+def _refuse_definition(state: AggregateState) -> None:
+    """Refuse a definition that nobody could have applied."""
+    try:
+        spec = AggregateSpec.from_json(state.spec)
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+        return  # nothing can use it, which whoever tries is told
+    if problem := next(problems_of(spec), ""):
+        msg = f"its definition is none that anybody could have applied: {problem}"
+        raise ValueError(msg)
+
+
+def _ids(state: AggregateState) -> tuple[Any, ...]:
+    return state.name, state.data_version, [id(version) for version in state.previous]
+
+
+def _refuse_names(state: AggregateState) -> None:
+    """Refuse names that are made of more than a folder may be named: our tables lie in folders of these names."""
+    if not NAME.match(state.name):
+        msg = f"it has the name {state.name[:60]!r}"
+        raise ValueError(msg)
+    for each in (state.id, state.data_version, *(str(version["data_version"]) for version in state.previous)):
+        if not ID.match(each):
+            msg = f"it has the id {each[:60]!r}"
+            raise ValueError(msg)
 
 
 def apply(state: AggregateState | None, aggregate: str, event: Event, *, at: str = "") -> AggregateState | None:

@@ -46,6 +46,7 @@ from materializer.journal.row_reading import BACKUP, Numbered, queried, rows_of_
 from materializer.journal.walk import REPLACES, is_plain, note_of, since_replaced
 from materializer.lake import places
 from materializer.lake.failures import translated
+from materializer.lake.links import refuse_around
 from materializer.lake.log import Commit, commit_file, forget, is_begun, latest_version, read_commit, tail
 from materializer.lake.table import DeltaFolder, current_look, identity, newest_listed, open_table
 
@@ -165,6 +166,7 @@ class JournalStore:
         """
         if not rows:
             raise ValueError("an append needs at least one row")
+        refuse_around(self.path)
         with self._lock:
             if expected_version < 0:
                 expected_version = self._created()
@@ -176,6 +178,7 @@ class JournalStore:
 
     def snapshot(self, rows: Sequence[Row], *, expected_version: int) -> int:
         """Replace all rows by *rows*, in one file and one commit, and return the new version; raises as :meth:`append`."""
+        refuse_around(self.path)
         with self._lock:
             version, _ = self._write(rows, expected_version, mode="overwrite")
             self._remember(JournalSnapshot(version, tuple(rows), version))
@@ -239,9 +242,8 @@ class JournalStore:
                     mode="error",
                     name="materializer_journal",
                     configuration=PROPERTIES,
-                    commit_properties=CommitProperties(
-                        max_commit_retries=0
-                    ),  # with retries a loser would create it again, as version 1
+                    # with retries a loser would create it again, as version 1
+                    commit_properties=CommitProperties(max_commit_retries=0),
                     post_commithook_properties=_NO_HOOKS,
                     storage_options=places.options_of(self.path),
                 )
@@ -258,12 +260,9 @@ class JournalStore:
         version = expected + 1
         owners = {r.aggregate for r in rows}
         note: dict[str, Any] = {"kinds": sorted({r.kind for r in rows})}
-        if len(owners) == 1:
-            note["aggregate"] = owners.pop()
-        if mode == "overwrite":
-            note[REPLACES] = "all"
-        if mark:
-            note["mark"] = mark
+        note |= {"aggregate": owners.pop()} if len(owners) == 1 else {}
+        note |= {REPLACES: "all"} if mode == "overwrite" else {}
+        note |= {"mark": mark} if mark else {}
         if mode == "append":
             return version, self._put(rows, expected, json.dumps(note))
         from materializer.journal.row_files import table_of

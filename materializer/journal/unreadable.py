@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from materializer.core.spec.spec import NAME
 from materializer.errors import JournalError, JournalVersionError
 from materializer.journal.codec import Row, decode
 from materializer.journal.events import Dropped, Snapshot
@@ -90,6 +91,7 @@ def _followed(last: AggregateState | None, row: Row) -> AggregateState | None:
 def _name_in(row: Row) -> str:
     try:
         data = json.loads(row.payload)
-        return str(data.get("name") or data.get("state", {}).get("name") or "")
+        name = str(data.get("name") or data.get("state", {}).get("name") or "")
+        return name if NAME.match(name) else ""
     except (ValueError, AttributeError):
         return ""

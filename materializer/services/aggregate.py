@@ -15,6 +15,7 @@ from materializer.core.time.slice_column import SliceColumn
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.journal.state import AggregateState
+from materializer.lake import places
 from materializer.lake.table import DeltaFolder
 
 MOST_COMPILED: Final = 1_000
@@ -124,6 +125,26 @@ def _compile(state: AggregateState) -> Definition:
         stored = {name for name, _ in columns["partials"]}
         engine, layout = None, decompose(spec, stored).stored_in(stored)
     return Definition(spec, layout, grid, columns["partials"], columns["output"], engine)
+
+
+def refuse_links(root: str, name: str) -> None:
+    """Refuse an aggregate of which a folder is a symbolic link; whoever writes to it asks before.
+
+    Raises:
+        OutsideLakeError: If one is a link. Nothing was written.
+    """
+    from materializer.lake.links import refuse  # noqa: PLC0415 - only writers ask
+
+    tables = [f"{name}/{which}" for which in ("output", "quarantine", "failing", "changes")]
+    versioned = [f"{name}/{which}" for which in ("partials", "build")]
+    folders = [name, *tables, *versioned]
+    refuse(root, folders)
+    each = [f"{folder}/{version}" for folder in versioned for version in _names(f"{root}/{folder}")]
+    refuse(root, [*each, *(f"{table}/_delta_log" for table in (*tables, *each))])
+
+
+def _names(folder: str) -> list[str]:
+    return places.names(folder) if places.is_local(folder) else []
 
 
 def partials_path(root: str, name: str, data_version: str) -> str:

@@ -16,7 +16,7 @@ from sqlglot import exp
 from materializer.core.language.draft import Draft, OutputColumn
 from materializer.core.policy import retention
 from materializer.core.policy.policies import problems_of
-from materializer.core.spec.spec import AggregateSpec, Formula, GridSpec, Key, Measure
+from materializer.core.spec.spec import NAME_LIMIT, AggregateSpec, Formula, GridSpec, Key, Measure
 from materializer.core.sql.expressions import Expression, FunctionUse, Vocabulary, attempt
 from materializer.core.sql.formulas import build_formula
 from materializer.core.sql.functions import nearest
@@ -24,7 +24,6 @@ from materializer.core.sql.time_bucket import in_ticks, with_timezone
 from materializer.core.sql.tokens import Fragment, Refused
 from materializer.errors import Problem
 
-NAME_LIMIT: Final = 128
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z", re.ASCII)
 _BUCKET_CALLS: Final = ("window", "time_bucket")
 _OF_ROWS: Final = {

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias, TypeGuard
 
+from materializer.core.compiled.trusted import why_not_asked
 from materializer.core.quality.catalog import KNOWN, Known
 from materializer.core.quality.verdict import Severity
 from materializer.core.sql.functions import nearest
@@ -225,6 +226,9 @@ def _arguments(known: Known, kwargs: dict[str, Any], columns: Collection[str] | 
 def wrong_values(e: Expectation) -> Iterator[Problem]:
     """Yield the problems of values that are wrong whatever the rows are; an open parameter has no value yet."""
     kwargs = {k: v for k, v in e.kwargs.items() if k not in e.parameters}
+    for arg in [a for a in kwargs if a.endswith("query") or a == "row_condition"]:
+        for why in why_not_asked(str(kwargs[arg]), is_query=arg != "row_condition"):
+            yield Problem("suite.value", f"`{arg}` of `{e.type}`: {why}", "read with Spark's own functions")
     mostly = kwargs.get("mostly")
     if mostly is not None and not (_is_number(mostly) and 0 <= mostly <= 1):
         yield Problem("suite.value", f"`mostly` of `{e.type}` lies between 0 and 1, and is {mostly!r}")

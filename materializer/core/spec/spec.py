@@ -10,6 +10,7 @@ In JSON every field is written, so a stored definition keeps its meaning when a 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -18,6 +19,11 @@ from typing import Annotated, Any, Final
 from materializer.core.codec import JsonForm, as_json, from_json, json_fields
 
 CONTINUOUS: Final = "continuous_aggregate"
+NAME_LIMIT: Final = 128
+NAME: Final = re.compile(rf"[A-Za-z][A-Za-z0-9_]{{0,{NAME_LIMIT - 1}}}\Z", re.ASCII)
+"""Names of aggregates, which are those of folders, and of output columns."""
+ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}\Z", re.ASCII)
+"""Ids of aggregates and of versions of their data, which are those of folders, too."""
 
 
 class TimeType(StrEnum):

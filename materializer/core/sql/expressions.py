@@ -7,21 +7,37 @@ own code.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from sqlglot import TokenType, exp
+from sqlglot import Token, TokenType, exp
 
 from materializer.core.dialect import is_name
 from materializer.core.sql import functions as known
-from materializer.core.sql.tokens import Fragment, Refused, string_value
+from materializer.core.sql.tokens import Fragment, Refused, fragment_of, string_value
 from materializer.errors import Problem
 
 _NOT_FUNCTIONS: Final = known.names_in(
     "and or not in then when else end case between like ilike rlike regexp is by where on select group escape using from "
     "distinct order having as values within over with div except interval union intersect nulls both leading trailing"
 )
+_OF_QUERIES: Final = (
+    known.SCALARS
+    | known.BUCKETS
+    | known.AGGREGATES
+    | known.UNSUPPORTED_AGGREGATES.keys()
+    | known.GENERATORS
+    | known.WINDOW_ONLY
+    | (known.NON_DETERMINISTIC - known.names_in("ai_query http_request sleep"))
+    | known.names_in("grouping grouping_id range exists")
+)
+"""The functions of a query of a suite, which may also ask what time it is."""
+_CLAUSES: Final = known.names_in(
+    "pivot unpivot tablesample sets cube rollup lateral table only all any some limit offset partition rows qualify on join"
+)
+"""Words before a bracket in a query that are no functions."""
 _UNIT_FIRST: Final = known.names_in("timestampdiff timestampadd")
 _UNIT_FIRST_OF_THREE: Final = known.names_in("date_add dateadd datediff date_diff")
 
@@ -330,3 +346,60 @@ def attempt(problems: list[Problem], fragment: Fragment, vocabulary: Vocabulary)
         return None
     problems.extend(expression.problems)
     return expression
+
+
+def refused_calls(text: str, more: Collection[str] = ()) -> Iterator[str]:
+    """Yield what a text calls and may not call, in words; a text that cannot be read is refused as a whole.
+
+    Args:
+        text: Spark SQL.
+        more: Further names that may be called, in lower case.
+    """
+    try:
+        fragment = fragment_of(text, "")
+    except Refused as refused:
+        yield refused.problem.message
+        return
+    for at, token in enumerate(fragment.tokens):
+        if token.token_type in (TokenType.SELECT, TokenType.SEMICOLON):
+            yield f"`{token.text}` may not stand in an expression"
+        if token.token_type == TokenType.L_PAREN and at and fragment.tokens[at - 1].token_type == TokenType.STRING:
+            yield "a text is called"
+    for use in _functions(fragment):
+        refusal = None if use.name in more else _refusal(fragment, use, Vocabulary())
+        if refusal is not None:
+            yield refusal[1]
+
+
+def _names_columns(tokens: Sequence[Token], use: FunctionUse) -> bool:
+    """Return whether a name with a bracket is that of a table with its columns, as in ``WITH t (a, b) AS``."""
+    return use.closing + 1 < len(tokens) and tokens[use.closing + 1].token_type == TokenType.ALIAS
+
+
+def refused_in_query(text: str) -> Iterator[str]:
+    """Yield what a query does beside reading with functions of Spark, in words."""
+    try:
+        fragment = fragment_of(text, "")
+    except Refused as refused:
+        yield refused.problem.message
+        return
+    tokens = fragment.tokens
+    first = next((t.text.lower() for t in tokens if t.token_type != TokenType.L_PAREN), "")
+    if first not in ("select", "with", "from", "values"):
+        yield f"`{first}` begins no query"
+    for token, after in itertools.zip_longest(tokens, tokens[1:]):
+        word = "" if token.token_type in (TokenType.IDENTIFIER, TokenType.STRING) else token.text.lower()
+        following = "" if after is None or after.token_type == TokenType.STRING else after.text.lower()
+        if token.token_type == TokenType.SEMICOLON and after is not None:
+            yield "a query is one statement"
+        if word == "insert" and following in ("into", "overwrite"):
+            yield "`INSERT` writes"
+        if word == "using" and after is not None and string_value(after) is not None:
+            yield "`USING` with a text runs a program"
+    for use in _functions(fragment):
+        if use.at and tokens[use.at - 1].token_type == TokenType.DOT:
+            yield f"`{use.name}` is a function of a catalog; only Spark's own can be called"
+        elif use.name in known.REFLECTION:
+            yield f"`{use.name}` calls arbitrary code"
+        elif use.name not in _OF_QUERIES and use.name not in _CLAUSES and not _names_columns(tokens, use):
+            yield f"no function `{use.name}` is known"

@@ -30,7 +30,7 @@ from materializer.errors import (
     TablesAheadError,
     WriteFencedError,
 )
-from materializer.journal.events import Done, Event, Lease, LeaseRenewed
+from materializer.journal.events import Done, Event, Lease, LeaseRenewed, LeaseTaken
 from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState
 from materializer.journal.transact import transact
@@ -42,6 +42,7 @@ from materializer.lake.write.replace_keys import replace_keys
 from materializer.local.executor import LocalExecutor
 from materializer.local.kinds import NotLocal
 from materializer.services import processes
+from materializer.services.aggregate import refuse_links
 from materializer.services.commit.commit_info import changed_in, note_of
 from materializer.services.commit.counters import Counters
 from materializer.services.commit.steady import steady
@@ -111,6 +112,8 @@ class DeltaPorts(SwitchTables):
 
     def append(self, version: int, events: Sequence[Event]) -> None:
         """See :class:`Ports`."""
+        if any(isinstance(event, LeaseTaken) for event in events):
+            refuse_links(self._journal.root, self.aggregate.name)
         if events:
             self._journal.append(version, self.aggregate.aggregate_id, events)
             self.counters.commits += 1

@@ -16,6 +16,7 @@ from materializer.lake import places
 from materializer.lake.failures import translated
 from materializer.lake.table import DeltaFolder
 from materializer.lake.write.commit import create_table
+from materializer.services.aggregate import refuse_links
 
 _MARK: Final = "_dropped"
 """File in the folder of an aggregate, with its id: the aggregate is being dropped, or was."""
@@ -81,6 +82,7 @@ def remove(root: str, name: str) -> None:
     Raises:
         StorageError: If something cannot be removed.
     """
+    refuse_links(root, name)
     folder = f"{root}/{name}"
     wrote = f"'{name}' is dropped, but some of its files are still there; the same command removes them"
     with translated(folder, "removing", wrote=wrote):

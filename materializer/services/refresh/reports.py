@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
-from materializer.services import html
 
 if TYPE_CHECKING:
     from materializer.core.refresh.plan import Plan, RunReport
@@ -76,6 +75,8 @@ class RefreshReport:
 
     def _repr_html_(self) -> str:
         """Return what was done as HTML, for notebooks."""
+        from materializer.services import html  # noqa: PLC0415 - only notebooks show it
+
         head = f"{self.name}: {self.outcome}, source version {self.source_version}, {self.seconds:.2f} s"
         rows = [
             (

@@ -202,7 +202,7 @@ def hourly(session: SparkSession) -> tuple[Definition, DataFrame]:
     """The example aggregate and its rows over a few flights."""
     rows = session.sql(
         f"SELECT * FROM VALUES {FLIGHTS} AS t(flight_id, event_time, origin, carrier, tailnum, dep_delay, cancelled)"
-    ).selectExpr("*", "flight_id AS flight")
+    ).selectExpr("*", "flight_id AS flight", "event_time AS known_at")
     (spec,) = parse_definitions((ROOT / "sql/departures_hourly.sql").read_text(encoding="utf-8"))
     found = analyse(session, resolve(spec, [(f.name, f.dataType.simpleString()) for f in rows.schema]), rows.schema)
     assert found.spec.time_type is not None

@@ -1,0 +1,100 @@
+"""Definitions that are read from a lake are checked like those that a person types: names, types, and what expressions call.
+
+Whoever can write to the journal would else run any function of Spark as the next refresh. The check is made once for each
+definition that a process compiles. A text whose calls all have known names needs no parser, which is nearly every text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from materializer.core.spec.spec import NAME, AggregateSpec, Call, Formula
+from materializer.core.sql import functions as known
+
+_BRACKET: Final = re.compile(r"(\w*)(\s*)\(", re.ASCII)
+_WORDS: Final = known.SCALARS | known.BUCKETS | known.AGGREGATES
+_GROUPING: Final = known.names_in(
+    "and or not in then when else case between like from as by where filter group over on using"
+)
+"""Words before a bracket that opens no call."""
+_OPERATORS: Final = frozenset({"", *"(,+-*/%<>=!|&^~["})
+"""What stands before a bracket that groups."""
+_DOUBTFUL: Final = ("`", "--", "/*", "{", "$", ";", "\\")
+"""What a text may hide a call behind: the parser has to look."""
+_TYPES: Final = known.names_in(
+    "decimal dec numeric char varchar time timestamp timestamp_ntz timestamp_ltz struct array map"
+)
+_TYPE: Final = re.compile(r"[^\x00-\x1f;]{0,100000}")
+_BEFORE: Final = re.compile(r"([\w`]*)\s*\(", re.ASCII)
+
+
+def problems_of(spec: AggregateSpec) -> Iterator[str]:
+    """Yield what nobody could have applied of a definition, in words."""
+    if not NAME.match(spec.name):
+        yield f"its name is {spec.name[:60]!r}"
+    for text in _texts(spec):
+        yield from why_not_called(text)
+    for kind in _types(spec):
+        if not _TYPE.fullmatch(kind) or not all(word in _TYPES for word in _BEFORE.findall(kind.lower())):
+            yield f"it has a type {kind[:60]!r}"
+    if spec.rolls_up is not None:
+        yield from problems_of(spec.rolls_up)
+
+
+def why_not_called(text: str) -> Iterator[str]:
+    """Yield what a text of Spark SQL calls and no definition may call, in words."""
+    is_plain = not any(mark in text for mark in _DOUBTFUL) and "select" not in text.lower()
+    if is_plain and all(_opens_nothing_else(text, found) for found in _BRACKET.finditer(text)):
+        return
+    from materializer.core.sql.expressions import refused_calls  # noqa: PLC0415 (it loads a parser)
+
+    yield from refused_calls(text)
+
+
+def _opens_nothing_else(text: str, found: re.Match[str]) -> bool:
+    """Return whether a bracket groups, or opens a call that is allowed."""
+    word = found[1].lower()
+    before = text[: found.start()].rstrip()[-1:]
+    return before in _OPERATORS if not word else before != "." and (word in _WORDS or word in _GROUPING)
+
+
+def _texts(spec: AggregateSpec) -> Iterator[str]:
+    yield from (key.sql for key in spec.keys)
+    yield from filter(None, [spec.where])
+    formulas = [measure.formula for measure in spec.measures] + ([spec.having] if spec.having else [])
+    for formula in formulas:
+        yield _shown(formula)
+        for call in formula.calls:
+            yield from _of_call(call)
+
+
+def _shown(formula: Formula) -> str:
+    return formula.fill(["x"] * len(formula.calls))
+
+
+def _of_call(call: Call) -> Iterator[str]:
+    yield from (arg for arg in call.args if arg != "*")
+    yield from filter(None, [call.where, call.order_by])
+
+
+def _types(spec: AggregateSpec) -> Iterator[str]:
+    yield from (kind for _, kind in spec.read_types)
+    formulas = [measure.formula for measure in spec.measures] + ([spec.having] if spec.having else [])
+    yield from (kind for formula in formulas for call in formula.calls for kind in call.types)
+
+
+def why_not_asked(text: str, *, is_query: bool) -> Iterator[str]:
+    """Yield what a text of an expectation does that none may do, in words.
+
+    Args:
+        text: Spark SQL.
+        is_query: Whether it is a whole query, which may have sub-queries, windows and generators, but only reads.
+    """
+    if not is_query:
+        yield from why_not_called(text)
+        return
+    from materializer.core.sql.expressions import refused_in_query  # noqa: PLC0415 (it loads a parser)
+
+    yield from refused_in_query(text)

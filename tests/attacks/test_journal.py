@@ -1,0 +1,271 @@
+"""A journal in which somebody else wrote: names, paths, expressions and suites; no JVM."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from materializer.core.quality.suite import read
+from materializer.errors import DefinitionError
+from tests.attacks.poison import in_spec, named, rewrite
+from tests.attacks.table import attack
+from tests.hints.world import HOURLY, World
+
+COMMANDS = (
+    "status", "refresh --all", "refresh hourly", "plan hourly", "verify hourly", "show hourly", "drop ../victim --yes", "drop hourly --yes",
+    "report --out out", "maintain --all", "repair --all", "repair ../victim", "policy run --due", "expire hourly --before 2024-03-01",
+)  # fmt: skip
+CALL = "reflect('java.lang.System', 'setProperty', 'a', 'b')"
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A lake with two aggregates, beside a folder of somebody else."""
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "victim" / "precious").write_text("x")
+    monkeypatch.chdir(tmp_path)
+    world = World(tmp_path / "lake")
+    world.apply(HOURLY)
+    world.apply(HOURLY.replace("hourly", "other"))
+    world.works("refresh --all")
+    return world
+
+
+def found_outside(world: World) -> list[str]:
+    """Return what lies beside the lake."""
+    beside = world.root.parent
+    return sorted(str(p.relative_to(beside)) for p in beside.rglob("*") if world.root not in (p, *p.parents))
+
+
+def expect_refused(world: World, command: str) -> None:
+    """Expect that a command over a poisoned lake touches nothing outside, and does not end well for what is poisoned."""
+    before = [p for p in found_outside(world) if not p.startswith("out")]
+    ran = world.run(command)
+    after = [p for p in found_outside(world) if not p.startswith("out")]
+
+    assert before == after
+    assert 0 != ran.status
+    assert {"journal.corrupt", "aggregate.unknown", "journal.lost"} >= {e["code"] for e in ran.errors}
+    assert ran.errors
+
+
+@pytest.mark.parametrize("name", ["../victim", "/etc", "a/b", "..", "", "a\x1b[2Jb", "x" * 200, "ä"])
+@attack(
+    "The journal",
+    "an aggregate has the name of a folder outside of the lake",
+    "`journal.corrupt`; nothing is written or removed there",
+)
+def test_a_name_leads_nowhere(world: World, name: str) -> None:
+    """
+    Whatever asks for everything reports the aggregate, and nothing outside is touched.
+    """
+    rewrite(world.root, named(name))
+    for command in COMMANDS if name == "../victim" else ("status", "report --out out"):
+        expect_refused(world, command)
+    assert {"data", "index.html"} & {p.name for p in Path("out").iterdir()}
+
+
+@pytest.mark.parametrize("version", ["../../../victim", "a/b", "", "."])
+@attack(
+    "The journal",
+    "a version of the data has the name of a folder outside of the lake",
+    "`journal.corrupt`; nothing is written or removed there",
+)
+def test_a_version_leads_nowhere(world: World, version: str) -> None:
+    """
+    Ids of versions are those of folders, too.
+    """
+
+    def change(payload: dict[str, Any]) -> None:
+        if "data_version" in payload:
+            payload["data_version"] = version
+
+    rewrite(world.root, change)
+    for command in ("status", "refresh --all", "maintain --all", "drop hourly --yes"):
+        expect_refused(world, command)
+
+
+def _key(spec: dict[str, Any]) -> None:
+    spec["keys"] = [{"name": "k", "sql": CALL}]
+
+
+def _where(spec: dict[str, Any]) -> None:
+    spec["where"] = f"{CALL} IS NULL"
+
+
+def _argument(spec: dict[str, Any]) -> None:
+    spec["measures"][0]["formula"]["calls"][0]["args"] = [CALL]
+
+
+def _filter(spec: dict[str, Any]) -> None:
+    spec["measures"][0]["formula"]["calls"][0]["where"] = f"{CALL} = 'x'"
+
+
+def _order(spec: dict[str, Any]) -> None:
+    spec["measures"][0]["formula"]["calls"][0]["order_by"] = CALL
+
+
+def _around(spec: dict[str, Any]) -> None:
+    spec["measures"][0]["formula"]["pieces"] = [f"coalesce({CALL}, ", 0, ")"]
+
+
+def _having(spec: dict[str, Any]) -> None:
+    spec["having"] = {"pieces": [f"{CALL} IS NULL"], "calls": []}
+
+
+def _type(spec: dict[str, Any]) -> None:
+    spec["read_types"] = [["v", f"bigint) + {CALL} + CAST(1 AS bigint"]]
+
+
+@pytest.mark.parametrize("edit", [_key, _where, _argument, _filter, _order, _around, _having, _type])
+@attack(
+    "The journal",
+    "a definition calls a function that `apply` refuses (`reflect`)",
+    "`journal.corrupt` for that aggregate; nothing is called, others are refreshed",
+)
+def test_a_definition_calls_no_code(world: World, edit: Callable[[dict[str, Any]], None]) -> None:
+    """
+    What is read is checked like what is applied, wherever in a definition it stands.
+    """
+
+    def only(spec: dict[str, Any]) -> None:
+        if spec["name"] == "hourly":
+            edit(spec)
+
+    rewrite(world.root, in_spec(only))
+    for command in ("status", "refresh hourly", "plan hourly", "verify hourly"):
+        expect_refused(world, command)
+    world.works("refresh other")
+
+
+HIDDEN = (
+    "reflect ('a', 'b')", "REFLECT('a')", "`reflect`('a')", "reflect/**/('a')", "reflect -- x\n('a')", "try_reflect('a')", "java_method('a')",
+    "x + (reflect('a'))", "f('(' || reflect('a'))", "cat.db.udf(1)", "udf(1)", "`u d f`(1)", "http_request('http://x')", "(SELECT 1)",
+    "x); DROP TABLE t", "ai_query('m', 'p')", "sum(v) OVER (ORDER BY v) + udf(v)", "CAST(reflect('a') AS int)", "case when udf (x) then 1 end",
+)  # fmt: skip
+"""Texts that call, or are, what no definition has."""
+PLAIN = (
+    "v", "v + 1", "(v + 1) * 2", "coalesce(v, 0)", "upper (k)", "k IN ('a', 'reflect(')", "CAST(v AS decimal(10, 2))", "`odd (name`",
+    "CASE WHEN (v > 1) THEN (2) ELSE -(v) END", "k LIKE '%(%'", "date_trunc('hour', ts)", "transform(xs, x -> x + 1)", "v BETWEEN (1) AND (2)",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", HIDDEN)
+@attack("The journal", "a call is hidden behind quotes, comments, spaces, brackets and texts", "`journal.corrupt`")
+def test_a_hidden_call_is_found(world: World, text: str) -> None:
+    """
+    Deny by default: only functions that are known may be called, however the call is written.
+    """
+    rewrite(world.root, in_spec(lambda spec: spec.update(where=f"({text}) IS NULL")))
+
+    expect_refused(world, "status")
+
+
+@pytest.mark.parametrize("text", PLAIN)
+def test_what_people_write_passes(world: World, text: str) -> None:
+    """
+    Ordinary expressions are read, also with brackets and names of functions in texts.
+    """
+    rewrite(world.root, in_spec(lambda spec: spec.update(where=f"({text}) IS NOT NULL")))
+
+    world.works("status")
+
+
+def suite(query: str, kind: str = "unexpected_rows_expectation", arg: str = "unexpected_rows_query") -> str:
+    """Return a suite of one expectation."""
+    more = {} if arg != "row_condition" else {"column": "k", "condition_parser": "spark"}
+    kwargs = {arg: query, **more}
+    return json.dumps({"name": "s", "expectations": [{"type": kind, "kwargs": kwargs}]})
+
+
+QUERIES = (
+    "SELECT reflect('a', 'b') FROM {batch}", "DROP TABLE x", "INSERT INTO t SELECT * FROM {batch}", "WITH a AS (SELECT 1) INSERT INTO t SELECT 1",
+    "SELECT TRANSFORM (k) USING 'sh -c id' AS (x) FROM {batch}", "SELECT 1; DROP TABLE x", "SELECT db.udf(k) FROM {batch}", "CREATE TABLE x AS SELECT 1",
+    "SELECT * FROM {batch} WHERE http_request('http://x') = 1", "FROM {batch} INSERT OVERWRITE t SELECT k", "SET x = 1",
+)  # fmt: skip
+READS = (
+    "SELECT * FROM {batch} WHERE n < 0", "WITH a (x) AS (SELECT n FROM {batch}) SELECT * FROM a WHERE x < 0",
+    "SELECT k, count(*) FROM {batch} GROUP BY k HAVING count(*) > 1", "SELECT *, row_number() OVER (PARTITION BY k ORDER BY n) AS r FROM {batch}",
+    "SELECT * FROM {batch} WHERE EXISTS (SELECT 1 FROM other JOIN more USING (k))", "SELECT * FROM {batch} WHERE at > current_timestamp()",
+    "(SELECT explode(array(1, 2)) AS x FROM {batch})", "SELECT * FROM {batch} WHERE note = 'INSERT INTO x'",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("query", QUERIES)
+@attack(
+    "Suites",
+    "a query of a suite writes, runs a program, or calls code",
+    "`suite.value` in `apply`; a gate that has it from a journal stops the refresh",
+)
+def test_a_query_of_a_suite_only_reads(query: str) -> None:
+    """
+    A suite is checked each time it is read, from a file or from the journal.
+    """
+    with pytest.raises(DefinitionError, match=r"suite\.value"):
+        read(suite(query))
+
+
+@pytest.mark.parametrize("query", READS)
+def test_queries_that_people_write_pass(query: str) -> None:
+    """
+    Common tables, windows, sub-queries, generators and the clock are what checks are made of.
+    """
+    assert read(suite(query))
+
+
+@attack("Suites", "the condition of an expectation calls code", "`suite.value`")
+def test_a_condition_of_a_suite_calls_no_code() -> None:
+    """
+    A condition is an expression like one of a definition.
+    """
+    kind = "expect_column_values_to_not_be_null"
+    with pytest.raises(DefinitionError, match=r"suite\.value"):
+        read(suite(CALL, kind, "row_condition"))
+    assert read(suite("n > 0 AND k IS NOT NULL", kind, "row_condition"))
+
+
+@pytest.mark.parametrize("place", ["hourly", "hourly/output", "hourly/output/_delta_log", "hourly/partials"])
+@attack(
+    "The lake's folders",
+    "a folder of an aggregate is a symbolic link out of the lake",
+    "`lake.outside` before anything is written or removed",
+)
+def test_a_link_is_not_followed(world: World, place: str) -> None:
+    """
+    What would be removed or written through a link stays; reading is no harm.
+    """
+    folder, victim = world.root / place, world.root.parent / "victim"
+    folder.rename(victim / "moved")
+    folder.symlink_to(victim / "moved")
+    before = found_outside(world)
+    world.add([50])
+
+    world.run("maintain hourly")
+    for command in ("refresh hourly", "drop hourly --yes"):
+        assert ["lake.outside"] == [e["code"] for e in world.run(command).errors], command
+        assert before == found_outside(world)
+    world.works("refresh other")
+
+
+@attack(
+    "The lake's folders",
+    "the folder of the journal is a symbolic link out of the lake",
+    "`lake.outside` before anything is written",
+)
+def test_the_journal_is_not_written_through_a_link(world: World) -> None:
+    """
+    The journal of another lake gets no commit.
+    """
+    state = world.root / "_materializer"
+    state.rename(world.root.parent / "victim" / "state")
+    state.symlink_to(world.root.parent / "victim" / "state")
+    before = found_outside(world)
+    world.add([50])
+
+    assert ["lake.outside"] == [e["code"] for e in world.run("refresh hourly").errors]
+    assert before == found_outside(world)
