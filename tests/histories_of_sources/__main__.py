@@ -36,7 +36,14 @@ EACH: Final = 5
 @cache
 def session() -> SparkSession:
     """Return a session of this process."""
-    options = {"spark.sql.shuffle.partitions": "2", "spark.databricks.delta.snapshotPartitions": "2"}
+    options = {
+        "spark.sql.shuffle.partitions": "1",
+        "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.codegen.wholeStage": "false",  # each statement is another one, and compiling takes longer than its few rows
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.ui.enabled": "false",
+    }
     return start(Config(spark=SparkConfig(master="local[2]", options=options)))
 
 
