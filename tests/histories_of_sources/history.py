@@ -130,7 +130,8 @@ class History:
         else:
             for warning in report.warnings:
                 self.tell(f"{name}: {warning}")
-                self.seen["goes on over a wider column"] += "of the source is" in warning
+                if "of the source is" in warning:
+                    self.seen["goes on over a wider column"] += 1
         return ""
 
     def _by_hand(self) -> str:
