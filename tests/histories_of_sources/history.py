@@ -113,26 +113,26 @@ class History:
 
     def _refresh(self, name: str) -> str:
         """Refresh, and do what the hint of an error says; return what is wrong with the hint."""
-        try:
-            report = self.lake.refresh(name)
-        except GIVES_UP as exc:
-            self.seen[exc.code] += 1
-            self.tell(f"{name}: {exc} ({exc.hint})")
-            if isinstance(exc, SourceRolledBackError):
-                self._add_until(int(exc.values["expected"]))
-                self.lake.refresh(name)
-            elif isinstance(exc, SourceSchemaChangedError) and "apply" in exc.hint:
-                self._define(name)
-                if not self.lake.build(name).switched:
-                    return f"the next version is not built after {exc}"
+        for _ in range(3):
+            try:
+                report = self.lake.refresh(name)
+            except GIVES_UP as exc:
+                self.seen[exc.code] += 1
+                self.tell(f"{name}: {exc} ({exc.hint})")
+                if isinstance(exc, SourceRolledBackError):
+                    self._add_until(int(exc.values["expected"]))
+                elif isinstance(exc, SourceSchemaChangedError) and "apply" in exc.hint:
+                    self._define(name)
+                    return "" if self.lake.build(name).switched else f"the next version is not built after {exc}"
+                else:
+                    return str(exc)
             else:
-                return str(exc)
-        else:
-            for warning in report.warnings:
-                self.tell(f"{name}: {warning}")
-                if "of the source is" in warning:
-                    self.seen["goes on over a wider column"] += 1
-        return ""
+                for warning in report.warnings:
+                    self.tell(f"{name}: {warning}")
+                    if "of the source is" in warning:
+                        self.seen["goes on over a wider column"] += 1
+                return ""
+        return "no end of errors"
 
     def _by_hand(self) -> str:
         """Return how the outputs differ from what plain Spark says of the source, types and rows."""
