@@ -355,6 +355,27 @@ def test_a_wider_column_goes_on(
     assert made.lake.apply(f"CREATE MATERIALIZED VIEW hourly AS {made.text}")[0].kind == "unchanged"
 
 
+def test_a_next_version_that_is_being_built_goes_on_over_a_wider_column(tmp_path: Path, spark: SparkSession) -> None:
+    """
+    A part of it was built before, the published version goes on by itself, and building ends with what is over the wider column.
+    """
+    made = Widening(tmp_path, spark, "x INT", "sum(x) AS x, count(*) AS n", "auto")
+    made.lake.apply(
+        f"CREATE MATERIALIZED VIEW hourly AS {made.text.replace('sum(x) AS x', 'sum(x) AS x, min(k) AS first')}"
+    )
+    made.lake.build("hourly", buckets_per_run=1, max_runs=1)
+    made.sql("ALTER TABLE {t} ALTER COLUMN x TYPE BIGINT")
+    made.sql(f"INSERT INTO {{t}} SELECT {NEW.format('3000000000').replace('n * 1800', '1800')}")
+    made.lake.refresh("hourly")
+    assert made.lake.verify("hourly").is_equal
+
+    build = made.lake.build("hourly")
+
+    assert build.switched, build.why_not
+    assert "first" in made.lake.read("hourly").columns
+    assert made.lake.verify("hourly").is_equal
+
+
 @pytest.mark.one_of(4)
 @pytest.mark.parametrize(
     ("executor", "step", "ended"),

@@ -189,14 +189,14 @@ class Refresher:
         if rolled_up.moved(state, self.lake.root, self.lake.journal.last_view.states) is None:
             return state
 
-        with self.lake.lease(state.name) as lease:
+        with self.lake.lease(state.id) as lease:
 
             def decide(view: View) -> list[tuple[str, Event]]:
-                event = rolled_up.moved(view.named(state.name), self.lake.root, view.states)
+                event = rolled_up.moved(view.named(state.id), self.lake.root, view.states)
                 return [] if event is None else [(state.id, event)]
 
             lease.transact(decide)
-        return self.lake.journal.view().named(state.name)
+        return self.lake.journal.view().named(state.id)
 
     def _over_wider_columns(self, state: AggregateState, options: RefreshOptions) -> tuple[AggregateState, _First]:
         """Return *state* after its definition went on over columns that became wider, and what was done for that."""
@@ -207,23 +207,23 @@ class Refresher:
 
         recovered: tuple[tuple[int, str], ...] = ()
         if state.plan is not None and widened.wider_columns(state):
-            with self.lake.lease(state.name) as lease:  # what it began reads the columns as they were
+            with self.lake.lease(state.id) as lease:  # what it began reads the columns as they were
                 recovered = lease.recovered
-            state = self.lake.journal.view().named(state.name)
+            state = self.lake.journal.view().named(state.id)
         if state.plan is not None:
             return state, _First()
         found = widened.found(state, self.lake.engine, self.lake.config.run_rows, is_strict=options.strict)
         if found is None:
             return state, _First(recovered=recovered)
-        with self.lake.lease(state.name) as lease:
+        with self.lake.lease(state.id) as lease:
 
             def decide(view: View) -> list[tuple[str, Event]]:
-                is_same = view.named(state.name).spec == state.spec
+                is_same = view.named(state.id).spec == state.spec
                 return [(state.id, event) for event in found.events] if is_same else []
 
             lease.transact(decide)
         recovered += lease.recovered
-        return self.lake.journal.view().named(state.name), _First((found.text,), recovered)
+        return self.lake.journal.view().named(state.id), _First((found.text,), recovered)
 
     def _ended(
         self,
