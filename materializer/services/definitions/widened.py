@@ -133,8 +133,8 @@ def _why(before: AggregateSpec, now: AggregateSpec) -> str:
     """Return of which measure something else would be stored, in words that follow; "" if that is not known."""
     if now.is_engine:
         return ""
-    layout, kept = decompose(now), {p.name for p in decompose(before).partials}
-    others = [p.name for p in layout.partials if p.name not in kept]
+    layout, known = decompose(now), {p.name for p in decompose(before).partials}
+    others = [p.name for p in layout.partials if p.name not in known]
     measure = next((name for name, final in layout.finals if any(other in final for other in others)), None)
     if measure is None:
         return ""
