@@ -7,7 +7,7 @@ import sys
 import time
 from types import ModuleType
 
-from tests.model import chains, switches
+from tests.model import chains, sources, switches
 from tests.model.exploration import FULL, Bounds
 from tests.model.mutations import MUTATIONS, explore
 
@@ -29,9 +29,10 @@ def main() -> int:
     parser.add_argument("--besides", type=int, default=0, help="commits to the journal besides those of refreshes")
     parser.add_argument("--switches", action="store_true", help="a switch to another version instead, and its mistakes")
     parser.add_argument("--chains", action="store_true", help="a roll-up and its parent instead, and its mistakes")
+    parser.add_argument("--sources", action="store_true", help="a source that becomes another, and its mistakes")
     args = parser.parse_args()
-    if args.switches or args.chains:
-        return _explored(switches if args.switches else chains)
+    if args.switches or args.chains or args.sources:
+        return _explored(switches if args.switches else chains if args.chains else sources)
     if args.list:
         print(*(f"{name:18} {m.says}" for name, m in MUTATIONS.items()), sep="\n")
         return 0
@@ -56,7 +57,7 @@ def main() -> int:
 
 
 def _explored(what: ModuleType) -> int:
-    """Print the number of states of each exploration of a switch or a chain, and which mistakes are caught."""
+    """Print the number of states of each exploration of a switch, a chain or a source, and which mistakes are caught."""
     wrong = 0
     for bounds in what.FULL:
         found = what.explore(bounds)

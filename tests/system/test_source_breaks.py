@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from materializer.api import Materializer
 from materializer.config import Config
 from materializer.errors import NotIncrementalError, SourceReplacedError, SourceSchemaChangedError
+from tests.system.lake import Death, Died, dying
 
 pytestmark = pytest.mark.spark
 
@@ -287,10 +288,25 @@ class Widening(Changing):
         self.lake.define("visits", "raw", **visits, measures={"total": "sum(x)", "n": "count(x)"})
         self.refresh()
 
-    def opened(self, path: Path | None = None) -> Materializer:
+    def opened(self, path: Path | None = None, on_checkpoint: Callable[[str], None] = lambda _: None) -> Materializer:
         """Return the lake."""
         config = Config(lake=str(self.root / "lake"), sources={"raw": str(path or self.path)}, executor=self.executor)
-        return Materializer(config=config, spark=self.spark)
+        return Materializer(config=config, spark=self.spark, on_checkpoint=on_checkpoint)
+
+    def assert_fresh(self, name: str) -> None:
+        """A fresh read has the sums that plain Spark says of each key."""
+        shown = self.lake.read(name, fresh=True)
+        total = "x" if name == "hourly" else "total"
+        # the last session of a key is open, and not shown
+        rows = "(SELECT *, max(ts) OVER (PARTITION BY k) AS last FROM {t}) WHERE ts < last"
+        wanted = self.spark.sql(
+            f"SELECT k, sum(x) AS s FROM {'{t}' if name == 'hourly' else rows} GROUP BY k".format(
+                t=f"delta.`{self.path}`"
+            )
+        )
+        assert sorted(map(tuple, wanted.collect())) == sorted(
+            map(tuple, shown.groupBy("k").agg({total: "sum"}).collect())
+        )
 
 
 NEW = "timestamp_seconds(n * 1800), concat('a', n % 2), n FROM (SELECT explode(array({})) AS n)"
@@ -320,6 +336,13 @@ def test_a_wider_column_goes_on(
     )
 
     assert made.lake.plan("hourly").plan is not None
+    before = made.lake.journal.view().named("hourly")
+    made.assert_fresh("hourly")
+    if is_again:
+        for refused in (made.lake.plan, made.lake.refresh):
+            with pytest.raises(NotIncrementalError, match="not only its number is read"):
+                refused("hourly", strict=True)
+    assert before == made.lake.journal.view().named("hourly")
     reports = [made.lake.refresh(name) for name in ("hourly", "visits")]
 
     for report in reports:
@@ -330,6 +353,62 @@ def test_a_wider_column_goes_on(
     assert [(), ()] == [made.lake.refresh(name).warnings for name in ("hourly", "visits")]
     made.assert_equal()
     assert made.lake.apply(f"CREATE MATERIALIZED VIEW hourly AS {made.text}")[0].kind == "unchanged"
+
+
+def test_a_next_version_that_is_being_built_goes_on_over_a_wider_column(tmp_path: Path, spark: SparkSession) -> None:
+    """
+    A part of it was built before, the published version goes on by itself, and building ends with what is over the wider column.
+    """
+    made = Widening(tmp_path, spark, "x INT", "sum(x) AS x, count(*) AS n", "auto")
+    made.lake.apply(
+        f"CREATE MATERIALIZED VIEW hourly AS {made.text.replace('sum(x) AS x', 'sum(x) AS x, min(k) AS first')}"
+    )
+    made.lake.build("hourly", buckets_per_run=1, max_runs=1)
+    made.sql("ALTER TABLE {t} ALTER COLUMN x TYPE BIGINT")
+    made.sql(f"INSERT INTO {{t}} SELECT {NEW.format('3000000000').replace('n * 1800', '1800')}")
+    made.lake.refresh("hourly")
+    assert made.lake.verify("hourly").is_equal
+
+    build = made.lake.build("hourly")
+
+    assert build.switched, build.why_not
+    assert "first" in made.lake.read("hourly").columns
+    assert made.lake.verify("hourly").is_equal
+
+
+@pytest.mark.one_of(4)
+@pytest.mark.parametrize(
+    ("executor", "step", "ended"),
+    [
+        ("auto", "wrote_partials", "finished"),
+        ("spark", "compute", "aborted"),
+        ("auto", "compute", "aborted"),
+        ("spark", "done", "finished"),
+    ],
+)
+def test_a_refresh_that_was_left_open_is_ended_before_it_goes_on_over_a_wider_column(
+    tmp_path: Path, spark: SparkSession, executor: str, step: str, ended: str
+) -> None:
+    """
+    Its plan is of the columns as they were; the next refresh says both, needs no third, and a preview and a fresh read go on meanwhile.
+    """
+    made = Widening(tmp_path, spark, "x INT", "sum(x) AS x, count(*) AS n", executor)
+    made.sql(f"INSERT INTO {{t}} SELECT {NEW.format('2, 3')}")
+    for name in ("hourly", "visits"):
+        with dying(Death(step, 1, is_kill=True)) as on_checkpoint, pytest.raises(Died):
+            made.opened(on_checkpoint=on_checkpoint).refresh(name)
+    made.sql("ALTER TABLE {t} ALTER COLUMN x TYPE BIGINT")
+    made.sql(f"INSERT INTO {{t}} SELECT {NEW.format('3000000000').replace('n * 1800', '1800')}")
+
+    for name in ("hourly", "visits"):
+        [status] = made.lake.status(name)
+        assert (2, "") == (status.open_refresh, status.problem)
+        assert made.lake.plan(name).plan is not None
+        made.assert_fresh(name)
+        report = made.lake.refresh(name)
+        assert ((2, ended),) == report.recovered
+        assert "column 'x' of the source is bigint and was int" in " ".join(report.warnings)
+    made.assert_equal()
 
 
 def test_a_wider_column_of_the_output_is_a_next_version(tmp_path: Path, spark: SparkSession) -> None:
@@ -349,8 +428,9 @@ def test_a_wider_column_of_the_output_is_a_next_version(tmp_path: Path, spark: S
         SourceSchemaChangedError, match="column 'top' of the output would be bigint and is int"
     ) as refused:
         made.lake.refresh("hourly")
-    with pytest.raises(SourceSchemaChangedError, match="what is stored of its measures would be something else"):
-        made.lake.refresh("means")
+    for refused_too in (made.lake.refresh, made.lake.fresh):
+        with pytest.raises(SourceSchemaChangedError, match=r"something else \(measure 'mean': .* two sums are stored"):
+            refused_too("means")
 
     assert "materializer apply FILE --build" in refused.value.hint
     assert "from about 7 rows" in refused.value.hint

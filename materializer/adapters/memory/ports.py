@@ -161,7 +161,7 @@ class MemoryPorts(Ports):
 
     def decide(self, state: AggregateState, heads: dict[Which, OwnTableHead]) -> Decision:
         """See :class:`Ports`; captures, cuts and plans as a refresh of the window does."""
-        events = self._captured(state)
+        events = self.captured(state)
         for event in events:
             state = _applied(state, event)
         taken = state.log.cut(spans_of(self.window)).taken
@@ -181,7 +181,7 @@ class MemoryPorts(Ports):
         """Return the number of a new plan."""
         return 1 + max(state.last_n, *(head.n for head in heads.values()))
 
-    def _captured(self, state: AggregateState) -> list[Event]:
+    def captured(self, state: AggregateState) -> list[Event]:
         """Return what the change feed of ``(cursor, newest]`` says; nothing when there is nothing new."""
         newest = len(self.lake.source)
         if newest == state.cursor:

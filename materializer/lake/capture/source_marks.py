@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from deltalake.exceptions import DeltaError
@@ -78,6 +79,13 @@ def mark(table: DeltaFolder, version: int, reads: Iterable[str], reason: str = "
     named = names_underneath(table.schema_json())
     columns = {name.lower(): named[name.lower()] for name in reads if name.lower() in named}
     return SourceMark(columns, {str(version): found} if found else {}, table.file_of(version) or (), reason)
+
+
+def mark_anew(table: DeltaFolder, version: int, reads: Iterable[str], reason: str, known: SourceMark) -> SourceMark:
+    """Return the mark of a source that is not the one that was *known*, with the newest commit that both have."""
+    common, found = last_common(table, known), mark(table, version, reads, reason)
+    before = {} if common is None else {str(common): known.commits[str(common)]}
+    return replace(found, commits=before | dict(found.commits))
 
 
 def has_other_commit(table: DeltaFolder, version: int, known: SourceMark) -> bool:

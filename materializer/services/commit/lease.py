@@ -62,6 +62,7 @@ class WriteLease:
         name: Its name.
         process: The state of the command in the protocol.
         ports: The ports of the protocol.
+        recovered: Refreshes of dead processes that were ended first: (number, ``finished`` or ``aborted``).
     """
 
     lake: LeasedLake
@@ -69,6 +70,7 @@ class WriteLease:
     name: str
     process: Process
     ports: DeltaPorts
+    recovered: tuple[tuple[int, str], ...] = ()
 
     @property
     def state(self) -> AggregateState:
@@ -119,6 +121,7 @@ class WriteLease:
                 self.lake.on_checkpoint(process.at.value)
                 ports = _ports_now(self.lake, process, ports, closing)
                 process = steps.advance(process, ports)
+        self.recovered = process.recovered
 
 
 @contextmanager

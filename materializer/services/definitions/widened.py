@@ -21,7 +21,7 @@ from materializer.core.spec.spec import AggregateSpec
 from materializer.core.spec.widening import is_wider
 from materializer.core.sql.functions import names_in
 from materializer.core.time.spans import NEG_INF, POS_INF, Span
-from materializer.errors import MaterializerError, SourceSchemaChangedError
+from materializer.errors import MaterializerError, NotIncrementalError, SourceSchemaChangedError
 from materializer.journal.events import Described, Event, Invalidated
 from materializer.journal.state import AggregateState
 from materializer.lake.table import DeltaFolder
@@ -66,15 +66,19 @@ def wider_columns(state: AggregateState) -> list[tuple[str, str, str]]:
     return changed if all(is_wider(found, before) for _, before, found in changed) else []
 
 
-def found(state: AggregateState, engine: Callable[[], Spark], run_rows: int) -> Widened | None:
+def found(
+    state: AggregateState, engine: Callable[[], Spark], run_rows: int, *, is_strict: bool = False
+) -> Widened | None:
     """Return how an aggregate goes on over columns that became wider; None if none did.
 
     Args:
-        state: The aggregate, without an open refresh.
+        state: The aggregate.
         engine: Starts Spark on first use.
         run_rows: Rows that one run reads.
+        is_strict: Whether to compute everything again is refused.
 
     Raises:
+        NotIncrementalError: If it is, and everything would be computed again. Nothing was written.
         SourceSchemaChangedError: If its tables would have other columns. Nothing was written.
     """
     wider = wider_columns(state)
@@ -103,6 +107,9 @@ def found(state: AggregateState, engine: Callable[[], Spark], run_rows: int) -> 
     described = Described(spec.as_json())
     if all(_is_number(spec, name) for name, _, _ in wider):
         return Widened((described,), f"{words}; all types of the output stay")
+    if is_strict:
+        message = f"the plan for '{state.name}' is a rebuild: {words}, and not only its number is read"
+        raise NotIncrementalError(message, hint="run it without --strict")
     span = Span(state.frozen, POS_INF) if state.frozen != NEG_INF else Span(NEG_INF, POS_INF)
     again = Invalidated((Entry(span, None, Cause.INVALIDATED),), words)
     return Widened((described, again), f"{words}; all types of the output stay, and everything is computed again")
@@ -113,15 +120,30 @@ def _other(before: AggregateSpec, now: AggregateSpec, stored: Mapping[str, Any],
     for which in ("output", "partials"):
         had = {str(name): str(kind) for name, kind in stored[which]}
         for name, kind in schemas[which]:
-            if had.get(name) != kind:
-                is_shown = which == "output" and name in had
-                return f"column '{name}' of the output would be {kind} and is {had[name]}" if is_shown else _STORED
-        if len(had) != len(schemas[which]):
-            return _STORED
-    return "" if now.is_engine or decompose(now).partials == decompose(before).partials else _STORED
+            if had.get(name) != kind and which == "output" and name in had:
+                return f"column '{name}' of the output would be {kind} and is {had[name]}"
+    stored_now = [(str(name), str(kind)) for name, kind in schemas["partials"]]
+    is_same = len(schemas["output"]) == len(stored["output"]) and dict(stored_now) == had
+    if is_same and (now.is_engine or decompose(now).partials == decompose(before).partials):
+        return ""
+    return f"what is stored of its measures would be something else{_why(before, now)}"
 
 
-_STORED: Final = "what is stored of its measures would be something else"
+def _why(before: AggregateSpec, now: AggregateSpec) -> str:
+    """Return of which measure something else would be stored, in words that follow; "" if that is not known."""
+    if now.is_engine:
+        return ""
+    layout, known = decompose(now), {p.name for p in decompose(before).partials}
+    others = [p.name for p in layout.partials if p.name not in known]
+    measure = next((name for name, final in layout.finals if any(other in final for other in others)), None)
+    if measure is None:
+        return ""
+    return f" (measure '{measure}'{_HALVES if any(name.endswith('_hi') for name in others) else ''})"
+
+
+_HALVES: Final = (
+    ": the sum of its bigints may be more than a bigint holds where their mean is not, so two sums are stored"
+)
 
 
 def _is_number(spec: AggregateSpec, name: str) -> bool:

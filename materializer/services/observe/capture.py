@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from materializer.config import Config
 from materializer.core.codec import as_json
 from materializer.core.policy.table_properties import log_entries_of
-from materializer.core.refresh.invalidation import ANY_ROWS, Cause, Entry, Keys, SourceMark
+from materializer.core.refresh.invalidation import ANY_ROWS, Cause, Entry, Keys
 from materializer.core.refresh.lateness import KNOWN_AT, Lateness
 from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import ChangeFeedGapError, SourceSchemaChangedError
@@ -24,7 +24,7 @@ from materializer.journal.events import Captured
 from materializer.journal.state import AggregateState
 from materializer.lake.capture import capture as lake
 from materializer.lake.capture.capture import CapturedPiece, NeedsSpark, Rung, Segment, VersionCount
-from materializer.lake.capture.source_marks import last_common, mark
+from materializer.lake.capture.source_marks import mark, mark_anew
 from materializer.lake.keys import why_not_recorded
 from materializer.lake.log import LogGapError
 from materializer.lake.table import DeltaFolder
@@ -125,17 +125,9 @@ class Capture:
             counts=({"version": version, "rung": Rung.SOURCE.value, "rows": None},),
             reasons=(broken.reason,),
             max_entries=log_entries_of(spec, self._config.log_max_entries),
-            mark=self._mark_anew(state, version, reads, broken),
+            mark=mark_anew(DeltaFolder.at(state.source.path), version, reads, broken.reason, state.mark),
             table_id=broken.table_id,
         )
-
-    def _mark_anew(self, state: AggregateState, version: int, reads: Sequence[str], broken: SourceBreak) -> SourceMark:
-        """Return the mark of a source that is another one, with the newest commit that both have."""
-        table = DeltaFolder.at(state.source.path)
-        common = last_common(table, state.mark)
-        found = mark(table, version, reads, broken.reason)
-        before = {} if common is None else {str(common): state.mark.commits[str(common)]}
-        return replace(found, commits=before | dict(found.commits))
 
     def _entries(self, state: AggregateState, captured: lake.CaptureResult) -> Iterator[Entry]:
         for piece in captured.pieces:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from materializer.core.compiled.definition import quoted
@@ -21,7 +22,7 @@ from materializer.errors import NOTHING, ChangeFeedGapError, TablesAheadError, U
 from materializer.journal.events import Invalidated
 from materializer.journal.state import AggregateState
 from materializer.services.commit.lake import Lake
-from materializer.services.definitions import lineage
+from materializer.services.definitions import lineage, widened
 from materializer.services.observe import raw_form, stored_extent
 from materializer.services.observe.observe import Observation, applied
 from materializer.services.observe.upstream import Upstream, above, judges_arrival, wanted_of
@@ -220,6 +221,9 @@ class FreshReader:
         for _ in range(ATTEMPTS):
             parent = self._upstream(name, window, may_merge=may_merge)
             observation, state, heads = _consistent(self.lake, name)
+            if wider := widened.found(state, self.lake.engine, self.lake.config.run_rows):
+                state = reduce(applied, wider.events, state)
+                observation = observation.of(self.lake.aggregate(state))
             state = observation.looked(_given_back(observation, state))
             if parent is None or state.cursor == parent.version:
                 return observation, state, heads, parent

@@ -171,11 +171,10 @@ class Previewer:
         lake = self.lake
         event = None if state.plan else rolled_up.moved(state, lake.root, view.states)
         state = state if event is None else applied(state, event)
-        if state.plan is None:
-            from materializer.services.definitions import widened  # noqa: PLC0415 (few plans are previews)
+        from materializer.services.definitions import widened  # noqa: PLC0415 (few plans are previews)
 
-            wider = widened.found(state, lake.engine, lake.config.run_rows)
-            state = reduce(applied, wider.events, state) if wider else state
+        wider = widened.found(state, lake.engine, lake.config.run_rows, is_strict=options.strict)
+        state = reduce(applied, wider.events, state) if wider else state
         aggregate = lake.aggregate(state)
         planner = lake.planner(state, Request(options))
         observation = planner.observation

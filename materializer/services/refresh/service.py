@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from materializer.core.refresh.output_feed import is_on
 from materializer.errors import (
@@ -113,20 +113,18 @@ class Refresher:
         began: float,
     ) -> RefreshReport:
         with one_look():
-            state, wider = self._over_wider_columns(state)
+            state, first = self._over_wider_columns(state, options)
             was = state.frozen
             handler = None if state.builds else handlers.handler_of(state, self.lake.handlers)
             idle = self._nothing_to_do(state, Request(options))
         if idle is not None:
             self._deliver(state, handler)
             problem = registration.why_not(self.lake.journal.last_view.named(name))
-            return replace(
-                idle, warnings=(*wider, *([problem] if problem else [])), seconds=time.perf_counter() - began
-            )
+            idle = replace(idle, warnings=(problem,) if problem else (), seconds=time.perf_counter() - began)
+            return first.before(idle)
         ended: list[Process] = []
         try:
-            report = self._in_runs(name, state, options, handler, on_plan, on_run, ended, was, began)
-            return replace(report, warnings=(*wider, *report.warnings)) if wider else report
+            return first.before(self._in_runs(name, state, options, handler, on_plan, on_run, ended, was, began))
         except MaterializerError as exc:
             if ended and not isinstance(exc, OutputHandlerError):  # which says so itself
                 one = len(ended) == 1
@@ -191,33 +189,41 @@ class Refresher:
         if rolled_up.moved(state, self.lake.root, self.lake.journal.last_view.states) is None:
             return state
 
-        with self.lake.lease(state.name) as lease:
+        with self.lake.lease(state.id) as lease:
 
             def decide(view: View) -> list[tuple[str, Event]]:
-                event = rolled_up.moved(view.named(state.name), self.lake.root, view.states)
+                event = rolled_up.moved(view.named(state.id), self.lake.root, view.states)
                 return [] if event is None else [(state.id, event)]
 
             lease.transact(decide)
-        return self.lake.journal.view().named(state.name)
+        return self.lake.journal.view().named(state.id)
 
-    def _over_wider_columns(self, state: AggregateState) -> tuple[AggregateState, tuple[str, ...]]:
-        """Return *state* after its definition went on over columns that became wider, and what is said of that."""
+    def _over_wider_columns(self, state: AggregateState, options: RefreshOptions) -> tuple[AggregateState, _First]:
+        """Return *state* after its definition went on over columns that became wider, and what was done for that."""
         with suppress(MaterializerError):  # who reads it says what is wrong with it
-            if state.plan is not None or DeltaFolder.at(state.source.path).head().version == state.cursor:
-                return state, ()
+            if DeltaFolder.at(state.source.path).head().version == state.cursor:
+                return state, _First()
         from materializer.services.definitions import widened
 
-        found = widened.found(state, self.lake.engine, self.lake.config.run_rows)
+        recovered: tuple[tuple[int, str], ...] = ()
+        if state.plan is not None and widened.wider_columns(state):
+            with self.lake.lease(state.id) as lease:  # what it began reads the columns as they were
+                recovered = lease.recovered
+            state = self.lake.journal.view().named(state.id)
+        if state.plan is not None:
+            return state, _First()
+        found = widened.found(state, self.lake.engine, self.lake.config.run_rows, is_strict=options.strict)
         if found is None:
-            return state, ()
-        with self.lake.lease(state.name) as lease:
+            return state, _First(recovered=recovered)
+        with self.lake.lease(state.id) as lease:
 
             def decide(view: View) -> list[tuple[str, Event]]:
-                is_same = view.named(state.name).spec == state.spec
+                is_same = view.named(state.id).spec == state.spec
                 return [(state.id, event) for event in found.events] if is_same else []
 
             lease.transact(decide)
-        return self.lake.journal.view().named(state.name), (found.text,)
+        recovered += lease.recovered
+        return self.lake.journal.view().named(state.id), _First((found.text,), recovered)
 
     def _ended(
         self,
@@ -322,6 +328,18 @@ class Refresher:
             frozen=state.frozen,
             stuck=stuck_spans(state),
         )
+
+
+class _First(NamedTuple):
+    """What was done before the runs of a refresh: what is said of it, and the refreshes of dead processes that were ended."""
+
+    warnings: tuple[str, ...] = ()
+    recovered: tuple[tuple[int, str], ...] = ()
+
+    def before(self, report: RefreshReport) -> RefreshReport:
+        """Return the report of the refresh."""
+        warnings, recovered = (*self.warnings, *report.warnings), (*self.recovered, *report.recovered)
+        return replace(report, warnings=warnings, recovered=recovered)
 
 
 def _left_to_spark(runs: Iterable[RunDone]) -> tuple[str, ...]:

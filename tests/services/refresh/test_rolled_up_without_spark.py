@@ -152,6 +152,24 @@ def test_a_rollup_follows_a_parent_that_was_switched(tmp_path: Path) -> None:
     assert [18] == [row["both"] for row in lake.rows_of("days")]
 
 
+def test_a_next_version_of_a_rollup_follows_a_parent_that_was_switched(tmp_path: Path) -> None:
+    """
+    A part of it was built over the partials of before; the published version goes on by itself, and each reads the new ones.
+    """
+    lake = filled(tmp_path)
+    lake.apply(HOURS.replace("2 hours", "4 hours"))
+    lake.opened.build("hours", buckets_per_run=1, max_runs=1)
+    lake.apply(MINUTES.replace("v <> 5", "v <> 9"))
+    lake.opened.build("minutes")
+    lake.opened.refresh("hours")
+    assert [10, 4, 3] == [row["v"] for row in lake.rows_of("hours")]
+
+    build = lake.opened.build("hours")
+
+    assert build.switched, build.why_not
+    assert [14, 3] == [row["v"] for row in lake.rows_of("hours")]
+
+
 @pytest.mark.parametrize("change", ["sum(v + 1) AS v", "min(v) AS total"])
 def test_a_rollup_refuses_a_parent_that_lacks_what_it_merges(tmp_path: Path, change: str) -> None:
     """
