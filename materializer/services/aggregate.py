@@ -83,8 +83,10 @@ class Aggregate:
     def slice_column(self, which: str) -> SliceColumn:
         """Return the column that a table's buckets are replaced by."""
         spec, time_type = self.definition.spec, self.definition.time_type
-        start = SLICE if which == "partials" else spec.bucket_start
-        return SliceColumn(start or spec.bucket_end or "", not start, time_type)
+        if which == "partials":
+            return SliceColumn(SLICE, False, time_type)
+        name = next(iter(spec.edges), "")
+        return SliceColumn(name, name not in (spec.bucket_start, spec.bucket_time), time_type)
 
     def predicate(self, which: str, spans: SpanSet) -> str:
         """Return Spark SQL that holds for the rows of *spans* in a table of ours."""

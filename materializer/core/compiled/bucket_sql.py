@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from materializer.core.compiled.definition import quoted
-from materializer.core.spec.spec import Resolution, TimeType
+from materializer.core.spec.spec import AggregateSpec, Resolution, TimeType
 from materializer.core.time.grid import CalendarGrid, FixedGrid, Grid, limits_of
 from materializer.core.time.instants import DAY, SECOND, TICKS_PER_SECOND, clock_text, date_text
 from materializer.core.time.slice_column import SliceColumn
@@ -82,6 +82,17 @@ def bucket_end_sql(grid: Grid, start_sql: str, inside: SpanSet) -> str:
         case _:
             msg = f"no SQL for {grid!r}"
             raise TypeError(msg)
+
+
+def ends_sql(spec: AggregateSpec, grid: Grid, start_sql: str, inside: SpanSet) -> dict[str, str]:
+    """Return the end and the last instant of a bucket, as :func:`bucket_end_sql` does, by the output columns that a definition has for them."""
+    found = {}
+    if spec.bucket_end:
+        found[spec.bucket_end] = bucket_end_sql(grid, start_sql, inside)
+    if spec.bucket_time:
+        end = _units(f"({bucket_end_sql(grid, start_sql, inside)})", grid.time_type)
+        found[spec.bucket_time] = _typed(f"{end} - 1L", grid.time_type)
+    return found
 
 
 def instant_sql(of: Grid | TimeType, instant: int) -> str:

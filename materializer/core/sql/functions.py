@@ -18,7 +18,7 @@ def names_in(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-BUCKETS: Final = names_in("window time_bucket session_window")
+BUCKETS: Final = names_in("window time_bucket session_window window_time")
 
 SCALARS: Final = names_in("""
     abs acos acosh asin asinh atan atan2 atanh bin bround cbrt ceil ceiling conv cos cosh cot csc degrees div e exp expm1

@@ -18,7 +18,7 @@ from pyspark.sql.functions import expr
 from materializer.core.aggregates.decompose import decompose
 from materializer.core.aggregates.layout import Layout
 from materializer.core.aggregates.registry import find
-from materializer.core.compiled.definition import SLICE, key_column
+from materializer.core.compiled.definition import SLICE, key_column, quoted
 from materializer.core.spec.spec import AggregateSpec, Call, Formula, TimeType
 from materializer.errors import DefinitionError, Problem
 from materializer.spark.describe.refusals import quoted_in, sentence_of
@@ -95,7 +95,8 @@ def analyse(spark: SparkSession, spec: AggregateSpec, source_schema: st.StructTy
     partials = asked.partials(typed, layout)
     asked.raise_problems()
     _check_merges(spark, keys, partials, layout)
-    finals = _finals(spark, keys, partials, layout, measures)
+    buckets = dict.fromkeys(spec.edges, _TIME_TYPES[spec.time_type])
+    finals = _finals(_stored(spark, buckets | keys, partials), layout, measures)
     if (refusal := refusal_of_text(spark, typed, source_schema)) is not None:
         raise DefinitionError(
             [_problem(_Place("Spark refuses the statement"), refusal, source_schema.fieldNames())]
@@ -105,7 +106,7 @@ def analyse(spark: SparkSession, spec: AggregateSpec, source_schema: st.StructTy
         layout=layout,
         partial_schema=st.StructType([st.StructField(n, _nullable(t)) for n, t in partials.items()]),
         key_types=tuple((n, t.simpleString()) for n, t in keys.items()),
-        output_schema=_output_schema(spec, spec.time_type, keys | finals),
+        output_schema=_output_schema(spec, keys | buckets | finals),
     )
 
 
@@ -242,9 +243,13 @@ class _Questions:
     def _aggregated(self, spec: AggregateSpec, texts: Sequence[str]) -> list[st.DataType]:
         if not texts:
             return []
-        grouped = self.source.groupBy(*[expr(k.sql).alias(k.name) for k in spec.keys])
+        taken = {name.lower() for name in self.source.columns}
+        edges = [] if spec.is_engine else [name for name in spec.edges if name.lower() not in taken]
+        time = quoted(spec.time_column)
+        rows = self.source.select("*", *[expr(time).alias(name) for name in edges])
+        grouped = rows.groupBy(*[quoted(name) for name in edges], *[expr(k.sql).alias(k.name) for k in spec.keys])
         schema = grouped.agg(*[expr(t).alias(f"c{i}") for i, t in enumerate(texts)]).schema
-        return [f.dataType for f in schema.fields[len(spec.keys) :]]
+        return [f.dataType for f in schema.fields[-len(texts) :]]
 
     def _aggregated_type(self, spec: AggregateSpec, place: _Place, text: str) -> st.DataType | None:
         try:
@@ -317,14 +322,7 @@ def _check_merges(
             raise RuntimeError(msg)
 
 
-def _finals(
-    spark: SparkSession,
-    keys: dict[str, st.DataType],
-    partials: dict[str, st.DataType],
-    layout: Layout,
-    references: dict[str, st.DataType | None],
-) -> dict[str, st.DataType]:
-    stored = _stored(spark, keys, partials)
+def _finals(stored: DataFrame, layout: Layout, references: dict[str, st.DataType | None]) -> dict[str, st.DataType]:
     try:
         found = _types(stored, [text for _, text in layout.finals])
         having = _types(stored, [layout.having] if layout.having is not None else [])
@@ -351,10 +349,8 @@ def _stored(spark: SparkSession, keys: dict[str, st.DataType], partials: dict[st
     return spark.createDataFrame([], st.StructType([st.StructField(n, t) for n, t in (keys | partials).items()]))
 
 
-def _output_schema(spec: AggregateSpec, time_type: TimeType, types: dict[str, st.DataType]) -> st.StructType:
-    buckets = {n: _TIME_TYPES[time_type] for n in (spec.bucket_start, spec.bucket_end) if n is not None}
-    every = types | buckets
-    return st.StructType([st.StructField(c, _nullable(every[c])) for c in spec.columns])
+def _output_schema(spec: AggregateSpec, types: dict[str, st.DataType]) -> st.StructType:
+    return st.StructType([st.StructField(c, _nullable(types[c])) for c in spec.columns])
 
 
 def _nullable(of: st.DataType) -> st.DataType:
