@@ -10,7 +10,7 @@ from materializer.core.aggregates.decompose import decompose
 from materializer.core.compiled.bucket_sql import slices_sql, spans_sql
 from materializer.core.compiled.definition import SLICE, Definition, key_column, quoted
 from materializer.core.spec.spec import AggregateSpec
-from materializer.core.time.grid import build
+from materializer.core.time.grid import build, slices
 from materializer.core.time.slice_column import SliceColumn
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.journal.events import SourceIdentity
@@ -120,6 +120,7 @@ def _compile(state: AggregateState) -> Definition:
     if spec.is_engine:
         from materializer.core.engines.compile import compile_engine, result_layout  # noqa: PLC0415 (only engines)
 
+        grid = slices(grid)
         engine = compile_engine(spec, [name for name, _ in columns["partials"]])
         layout = result_layout(spec, columns["partials"], engine.layout)
     else:

@@ -126,6 +126,13 @@ def value_of_sql(instant_sql: str, time_type: TimeType) -> str:
     return _typed(instant_sql, time_type)
 
 
+def slice_sql(instant_sql: str, time_type: TimeType) -> str:
+    """Return the value at the start of a slice; the smallest value of a short integer type that lacks it."""
+    if time_type not in (TimeType.SMALLINT, TimeType.INT):
+        return _typed(instant_sql, time_type)
+    return _typed(f"greatest({instant_sql}, {limits_of(time_type).start}L)", time_type)
+
+
 def spans_sql(column_sql: str, spans: SpanSet, time_type: TimeType) -> str:
     """Return a predicate that holds for the values in *spans* and is null or false for null.
 
