@@ -45,6 +45,7 @@ class _Parts:
     time: str = ""
     window: tuple[str, ...] = ()
     label: str = ""
+    places: dict[str, Fragment] = field(default_factory=dict)
     keys: dict[str, str] = field(default_factory=dict)
     measures: dict[str, str] = field(default_factory=dict)
 
@@ -90,7 +91,7 @@ def engine_of_draft(
             **parts.params,
         )
     except DefinitionError as exc:
-        problems += [draft.place.problem(p.code, p.message, p.hint) for p in exc.problems]
+        problems += [parts.places.get(p.about, draft.place).problem(p.code, p.message, p.hint) for p in exc.problems]
         return None
     return replace(spec, sql=draft.place.text)
 
@@ -121,6 +122,8 @@ def _grouped(draft: EngineDraft, group: Sequence[Fragment], parts: _Parts) -> li
             parts.time = column.tokens[-1].text
             for name, length in zip(_SIZES.get(draft.engine, ("", "")), lengths, strict=False):
                 text = string_value(length.tokens[0]) if len(length) == 1 else None
+                if name and name not in parts.params:
+                    parts.places[name] = length
                 if name:
                     parts.params.setdefault(name, length.text if text is None else text)
             if draft.engine == "time_series" and "window_size" in parts.params:

@@ -116,6 +116,23 @@ def timed_window(fragment: Fragment) -> Fragment:
     return fragment.part(2, -1) if is_call and len(fragment) > 3 else fragment
 
 
+def _meant(grouped: Fragment) -> str:
+    """Return what mends an expression of GROUP BY that was meant to be the bucket, or ""."""
+    tokens, normal = grouped.tokens, grouped.normal
+    if len(grouped) > 2 and tokens[1].token_type == TokenType.L_PAREN and grouped.closing(1) == len(grouped) - 1:
+        name = tokens[0].text.lower()
+        found = known.misspelled_as(name)
+        if found in {*known.BUCKETS, "date_trunc"}:
+            return f"did you mean `{found}`?"
+        is_cast = name in ("cast", "try_cast") and normal[-3:] == ("as", "date", ")")
+        inner = grouped.part(2, -3 if is_cast else -1)
+        if inner.tokens and (is_cast or (name in ("date", "to_date") and len(inner.split()) == 1)):
+            return f"write date_trunc('day', {inner.text})"
+    if len(grouped) > 2 and normal[-1] == "date" and tokens[-2].token_type == TokenType.DCOLON:
+        return f"write date_trunc('day', {grouped.part(0, -2).text})"
+    return ""
+
+
 def _own_name(piece: Fragment) -> str:
     return piece.tokens[-1].text if _is_chain(piece) else ""
 
@@ -247,7 +264,7 @@ class _Matching:
             try:
                 if not _is_name_or_place(piece):
                     piece.tree()
-                found = self._resolved(piece)
+                found = self._resolved(piece, grouped)
                 grouped.setdefault(self._normal(found), found)
             except Refused as refused:
                 self.problems.append(refused.problem)
@@ -259,7 +276,7 @@ class _Matching:
         names = any(is_name(token) and token.text.lower() not in known.AGGREGATES for token in fragment.tokens)
         return names and not _called(fragment) & known.AGGREGATES
 
-    def _resolved(self, piece: Fragment) -> Fragment:
+    def _resolved(self, piece: Fragment, before: Mapping[tuple[str, ...], Fragment]) -> Fragment:
         """Return the expression that an item of GROUP BY refers to."""
         token = piece.tokens[0]
         if len(piece) > 1 or not (is_name(token) or token.token_type == TokenType.NUMBER):
@@ -278,9 +295,13 @@ class _Matching:
         own = self._normal(item.expression)
         if name in self.columns or (name in own and not _is_chain(item.expression)):
             message = f"GROUP BY {token.text} means the column in Spark, not the expression of that name"
-            raise piece.refused(
-                "definition.ambiguous-group", message, "repeat the expression in GROUP BY, or rename it"
+            is_grouped = own in before
+            hint = (
+                "take it away, the expression is grouped"
+                if is_grouped
+                else "repeat the expression in GROUP BY, or rename it"
             )
+            self.problems.append(piece.problem("definition.ambiguous-group", message, hint))
         return item.expression
 
     def _bucket(self, grouped: list[Fragment], group: Fragment) -> Bucket:
@@ -295,11 +316,9 @@ class _Matching:
         if not distinct and self.failed:
             raise self.failed
         if not distinct:
-            raise group.refused(
-                "definition.no-bucket",
-                "GROUP BY divides no time",
-                "add window(time, '1 hour'), time_bucket or date_trunc",
-            )
+            place, hint = next(((g, hint) for g in grouped if (hint := _meant(g))), (group, ""))
+            hint = hint or "add window(time, '1 hour'), time_bucket or date_trunc"
+            raise place.refused("definition.no-bucket", "GROUP BY divides no time", hint)
         if len(distinct) > 1:
             second = list(distinct.values())[1]
             raise second.refused(
