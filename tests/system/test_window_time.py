@@ -6,7 +6,6 @@ from datetime import timedelta
 
 import pytest
 
-from materializer.core.language.define import define
 from materializer.errors import DefinitionError
 from tests.system.builders import DAY, Site
 
@@ -81,32 +80,6 @@ def test_in_a_zone_it_is_before_the_end_there(site: Site) -> None:
     assert all(end - last == timedelta(microseconds=1) for end, last, _ in found)
     assert 23 == found[0][0].hour
     assert site.lake.verify("days").is_equal
-
-
-def test_python_has_the_same_definition(site: Site) -> None:
-    """
-    `bucket_time` names the column; the specs are equal.
-    """
-    [read] = (
-        site.lake.definitions(
-            "CREATE MATERIALIZED VIEW hours AS SELECT window.start AS bucket, window.end AS e, window_time(window(ts, '1 hour')) AS t, "
-            "count(*) AS n FROM trades GROUP BY window(ts, '1 hour'), 3"
-        )
-        if hasattr(site.lake, "definitions")
-        else [None]
-    )
-    made = define(
-        "hours",
-        "trades",
-        time="ts",
-        width="1 hour",
-        align="window",
-        bucket_end="e",
-        bucket_time="t",
-        measures={"n": "count(*)"},
-    )
-    assert ("bucket", "e", "t", "n") == made.columns
-    assert read is None or read == made
 
 
 REFUSED = {
