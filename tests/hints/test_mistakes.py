@@ -126,3 +126,13 @@ def test_a_misspelled_name_is_found_beside_clauses_that_cannot_be_read(broken: s
     found = problems(view(f"smu(price) AS t, {broken}"))
 
     assert {"definition.syntax", "definition.unknown-function"} == {problem.code for problem in found}
+
+
+@pytest.mark.parametrize("literal", ["count_if(note = 'a') AS n", "count_if(note = 'C:\\') AS n"])
+def test_a_comment_that_ends_with_a_backslash_is_a_problem(literal: str) -> None:
+    """
+    Also beside a literal that a backslash leaves open; nothing else is read then.
+    """
+    text = view(f"{literal}, -- C:\\\nmax(price) AS top")
+
+    assert ["definition.syntax"] == [problem.code for problem in problems(text)]

@@ -82,12 +82,16 @@ class Script:
 
     def mended(self) -> Script | None:
         """Return the text with the end of the literal that is never closed, or without its statement, to look for other problems; or None."""
+        with suppress(TokenError):
+            DIALECT.tokenize(self.text)
+            return None  # each literal is closed
         if (escaped := _escaped(self.text)) is not None:
-            return Script(_ended(self.text, escaped), self.file, self.label)
-        at, _ = _unclosed(self.text)
-        before = Script(self.text[: self.text.rfind(";", 0, at) + 1], self.file, self.label)
+            text = _ended(self.text, escaped)
+        else:
+            text = self.text[: self.text.rfind(";", 0, _unclosed(self.text)[0]) + 1]
         with suppress(Refused):
-            return before if before.tokens() else None
+            found = Script(text, self.file, self.label)
+            return found if found.tokens() else None
         return None
 
 
