@@ -69,10 +69,17 @@ class View:
             self.refuse_broken(name)
             if nameless := next((b for b in self.broken.values() if not b.name), None):
                 raise nameless.error()  # this may be the one that is asked for
-            known = ", ".join(sorted(s.name for s in self.states.values())) or "none"
+            from difflib import get_close_matches  # noqa: PLC0415 (only for this)
+
+            names = sorted(s.name for s in self.states.values())
+            near = get_close_matches(name.lower(), [n.lower() for n in names], n=1, cutoff=0.75)
+            known = ", ".join(names) or "none"
             raise UnknownAggregateError(
                 f"there is no aggregate '{name}' in this lake (known: {known})",
-                hint="name one of them, or define it with 'materializer apply'",
+                hint=next(
+                    (f"did you mean '{n}'?" for n in names if [n.lower()] == near),
+                    "name one of them, or define it with 'materializer apply'",
+                ),
                 name=name,
             )
         return state

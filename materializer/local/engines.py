@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from materializer.core.compiled.bucket_sql import instant_of_sql, spans_sql, value_of_sql
+from materializer.core.compiled.bucket_sql import instant_of_sql, slice_sql, spans_sql
 from materializer.core.compiled.definition import SLICE, Definition, key_column
 from materializer.core.compiled.definition import quoted as spark_quoted
 from materializer.core.compiled.shown import SAME_SHARE, shown_values
@@ -213,7 +213,7 @@ class Results:
         definition, forms = self.definition, self.forms
         assert definition.engine is not None
         first = f"(w_start - pmod(w_start, {definition.engine.slice_ticks}L))"
-        at = compiled(value_of_sql(first, definition.time_type), Scope({"w_start": BIGINT})).sql
+        at = compiled(slice_sql(first, definition.time_type), Scope({"w_start": BIGINT})).sql
         names = dict(zip((key_column(k.name) for k in definition.spec.keys), self._keys, strict=True))
         columns = {name: names.get(name, quoted(name)) for name in forms.partials} | {SLICE: at, "revision": "0"}
         typed = [f"CAST({sql} AS {forms.partials[n].duck}) AS {quoted(n)}" for n, sql in columns.items()]

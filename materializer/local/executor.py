@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from materializer.core.aggregates.layout import SIGN
-from materializer.core.compiled.bucket_sql import bucket_end_sql, bucket_start_sql
+from materializer.core.compiled.bucket_sql import bucket_start_sql, ends_sql
 from materializer.core.compiled.definition import SLICE, Definition, key_column
 from materializer.core.compiled.definition import quoted as spark_quoted
 from materializer.core.engines.work import ChangedKeys, Work
@@ -381,10 +381,8 @@ class _Run:
         definition, forms, spec = self.definition, self.forms, self.definition.spec
         stored = {SLICE: forms.partials[SLICE]}
         groups = {spec.bucket_start: quoted(SLICE)} if spec.bucket_start else {}
-        if spec.bucket_end:
-            groups[spec.bucket_end] = self._compiled(
-                bucket_end_sql(definition.grid, SLICE, self.plan.replaced.at_most(FEW_SPANS)), stored
-            )
+        ends = ends_sql(spec, definition.grid, SLICE, self.plan.replaced.at_most(FEW_SPANS))
+        groups |= {name: self._compiled(sql, stored) for name, sql in ends.items()}
         groups |= {key.name: quoted(key_column(key.name)) for key in spec.keys}
         taken = {name.lower() for name in forms.partials}
         named = "".join(f", {sql} AS {quoted(n)}" for n, sql in groups.items() if n.lower() not in taken)

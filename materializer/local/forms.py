@@ -114,7 +114,7 @@ class Forms:
         outputs = {name: kind_of(kind) for name, kind in definition.output_columns}
         raw, rows = Scope(columns), Scope(columns, are_rows=True)
         named = {key.name: partials[key_column(key.name)] for key in spec.keys}
-        named |= {name: partials[SLICE] for name in (spec.bucket_start, spec.bucket_end) if name}
+        named |= dict.fromkeys(spec.edges, partials[SLICE])
         taken = {name.lower() for name in partials}
         final = Scope(partials | {n: k for n, k in named.items() if n.lower() not in taken})
         keys = _keys(definition, raw, typed)

@@ -10,7 +10,7 @@ from materializer.core.aggregates.decompose import decompose
 from materializer.core.compiled.bucket_sql import slices_sql, spans_sql
 from materializer.core.compiled.definition import SLICE, Definition, key_column, quoted
 from materializer.core.spec.spec import AggregateSpec
-from materializer.core.time.grid import build
+from materializer.core.time.grid import build, slices
 from materializer.core.time.slice_column import SliceColumn
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.journal.events import SourceIdentity
@@ -84,8 +84,10 @@ class Aggregate:
     def slice_column(self, which: str) -> SliceColumn:
         """Return the column that a table's buckets are replaced by."""
         spec, time_type = self.definition.spec, self.definition.time_type
-        start = SLICE if which == "partials" else spec.bucket_start
-        return SliceColumn(start or spec.bucket_end or "", not start, time_type)
+        if which == "partials":
+            return SliceColumn(SLICE, False, time_type)
+        name = next(iter(spec.edges), "")
+        return SliceColumn(name, name not in (spec.bucket_start, spec.bucket_time), time_type)
 
     def predicate(self, which: str, spans: SpanSet) -> str:
         """Return Spark SQL that holds for the rows of *spans* in a table of ours."""
@@ -119,6 +121,7 @@ def _compile(state: AggregateState) -> Definition:
     if spec.is_engine:
         from materializer.core.engines.compile import compile_engine, result_layout  # noqa: PLC0415 (only engines)
 
+        grid = slices(grid)
         engine = compile_engine(spec, [name for name, _ in columns["partials"]])
         layout = result_layout(spec, columns["partials"], engine.layout)
     else:

@@ -28,7 +28,11 @@ class Drawing:
         is_window = self._chance(0.35)
         bucket = self._window() if is_window else self._truncated()
         start = self._one("window.start", f"{bucket}.start") if is_window else bucket
-        items = [(start, self._alias(self._one("b", "b", "Bucket", "b_1", "ts")))]
+        is_time = is_window and self._chance(0.3)  # the microsecond before the end, in place of the start or beside it
+        is_alone = is_time and self._chance(0.5)
+        items = [
+            (f"window_time({bucket})" if is_alone else start, self._alias(self._one("b", "b", "Bucket", "b_1", "ts")))
+        ]
         keys = [self.key() for _ in range(self._one(0, 1, 1, 2))]
         items += [(sql, self._alias(self._one(f"k{at}", own, self._column()))) for at, (sql, own) in enumerate(keys)]
         measures = [self.measure() for _ in range(self._one(1, 2, 2, 3))]
@@ -41,11 +45,14 @@ class Drawing:
             is_number = measures[0].lower().startswith(("count", "sum", "avg"))
             # a text that is no number fails a refresh also where HAVING drops its group; in Spark it does only without an alias
             items.append((later if is_number or "(" in later else "m0 IS NULL", " AS later"))
-        groups = [self._group(0, bucket, items[0])]
+        groups = [self._group(0, items[0][0] if is_alone else bucket, items[0])]
         groups += [self._group(at + 1, sql, items[at + 1]) for at, (sql, _) in enumerate(keys)]
+        if is_time and not is_alone:
+            items.append((f"window_time({bucket})", self._alias(self._one("t", "t", "last", "D"))))
+            groups.append(self._one(f"window_time({bucket})", str(len(items)), f"WINDOW_TIME( {bucket})"))
         if self._chance(0.1):
             items[1:] = self.choose.sample(items[1:], len(items) - 1)
-        grouped = "ALL" if self._chance(0.06) and not is_window else ", ".join(groups)
+        grouped = "ALL" if self._chance(0.06) and (is_alone or not is_window) else ", ".join(groups)
         text = f"SELECT {', '.join(sql + name for sql, name in items)} FROM {source}"
         text += f" WHERE {self.truth()}" if self._chance(0.55) else ""
         text += f" GROUP BY {grouped}"
@@ -87,7 +94,7 @@ class Drawing:
     def _having(self, keys: list[tuple[str, str]]) -> str:
         conditions = [
             "count(*) > 1", "COUNT(1) >= 2", "max(n) IS NOT NULL", f"min(note) <> {self.text()}", f"max(note) LIKE {self.pattern()}",
-            f"sum(x) > {self.number()}", "m0 IS NOT NULL", f"count_if(note = {self.text()}) >= 1",
+            f"sum(x) > {self.number()}", "b > TIMESTAMP '2024-03-01 12:00:00' OR b IS NULL", "m0 IS NOT NULL", f"count_if(note = {self.text()}) >= 1",
             *(f"{sql} IS NOT NULL" for sql, _ in keys),
         ]  # fmt: skip
         return self._one("", "NOT ") + f"({self._one(*conditions)})"

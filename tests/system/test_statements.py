@@ -196,6 +196,34 @@ def test_every_aggregate_is_verified_as_typed(site: Site) -> None:
     assert report.is_equal, report.examples
 
 
+NUMBERS = ["sum", "try_sum", "avg", "stddev", "skewness", "median", "corr"]
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_texts_are_cast_to_numbers_by_whoever_wants_it(site: Site, name: str) -> None:
+    """
+    Spark casts a column of texts unasked and fails on the first that is none; the hint's form is computed, equal to Spark's.
+    """
+    if "texts" not in site.tables:
+        site.table("texts").write(
+            [
+                {"ts": DAY, "sym": s, "price": p, "note": n}
+                for s, p, n in (("A", 1, "7"), ("A", 2, "8.5"), ("B", 3, "none"))
+            ]
+        )
+    second = ", price" if name == "corr" else ""
+    text = f"SELECT date_trunc('day', ts) AS at, sym, {name}({{}}{second}) AS x FROM {{}} GROUP BY 1, 2"
+    with pytest.raises(DefinitionError, match=r"write CAST\(note AS DOUBLE\) in its place") as caught:
+        site.lake.apply(f"CREATE MATERIALIZED VIEW of_texts_{name} AS {text.format('note', 'texts')}")
+    assert ["definition.wrong-type"] == [problem.code for problem in caught.value.problems]
+
+    cast = "try_cast(note AS DOUBLE)"
+    site.lake.apply(f"CREATE MATERIALIZED VIEW of_texts_{name} AS {text.format(cast, 'texts')}")
+    site.lake.refresh(f"of_texts_{name}")
+    plain = site.rows(text.format(cast, site.tables["texts"].sql))
+    assert all(same(list(a), list(b)) for a, b in zip(plain, site.published(f"of_texts_{name}"), strict=True))
+
+
 REFUSED = {
     "shadowed": "date_trunc('hour', ts) AS b, price + 1 AS price, count(*) AS n FROM trades GROUP BY 1, price + 1 HAVING price + 1 > 3",
     "flipped": "date_trunc('hour', ts) AS b, price > 1 AS price, count(*) AS n FROM trades GROUP BY 1, price > 1 HAVING (1 < price) IS NULL",

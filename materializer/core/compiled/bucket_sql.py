@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from materializer.core.compiled.definition import quoted
-from materializer.core.spec.spec import Resolution, TimeType
+from materializer.core.spec.spec import AggregateSpec, Resolution, TimeType
 from materializer.core.time.grid import CalendarGrid, FixedGrid, Grid, limits_of
 from materializer.core.time.instants import DAY, SECOND, TICKS_PER_SECOND, clock_text, date_text
 from materializer.core.time.slice_column import SliceColumn
@@ -84,6 +84,17 @@ def bucket_end_sql(grid: Grid, start_sql: str, inside: SpanSet) -> str:
             raise TypeError(msg)
 
 
+def ends_sql(spec: AggregateSpec, grid: Grid, start_sql: str, inside: SpanSet) -> dict[str, str]:
+    """Return the end and the last instant of a bucket, as :func:`bucket_end_sql` does, by the output columns that a definition has for them."""
+    found = {}
+    if spec.bucket_end:
+        found[spec.bucket_end] = bucket_end_sql(grid, start_sql, inside)
+    if spec.bucket_time:
+        end = _units(f"({bucket_end_sql(grid, start_sql, inside)})", grid.time_type)
+        found[spec.bucket_time] = _typed(f"{end} - 1L", grid.time_type)
+    return found
+
+
 def instant_sql(of: Grid | TimeType, instant: int) -> str:
     """Return a literal of the column type, which Delta can use to skip files.
 
@@ -113,6 +124,13 @@ def instant_of_sql(value_sql: str, time_type: TimeType) -> str:
 def value_of_sql(instant_sql: str, time_type: TimeType) -> str:
     """Return the value of the time type at an instant given as BIGINT; null for null."""
     return _typed(instant_sql, time_type)
+
+
+def slice_sql(instant_sql: str, time_type: TimeType) -> str:
+    """Return the value at the start of a slice; the smallest value of a short integer type that lacks it."""
+    if time_type not in (TimeType.SMALLINT, TimeType.INT):
+        return _typed(instant_sql, time_type)
+    return _typed(f"greatest({instant_sql}, {limits_of(time_type).start}L)", time_type)
 
 
 def spans_sql(column_sql: str, spans: SpanSet, time_type: TimeType) -> str:

@@ -95,11 +95,10 @@ def column_lineage(spec: AggregateSpec) -> ColumnLineage:
     for name, text in _row_measures(spec):
         fields[name] = {InputUse(c, Use.TRANSFORMATION, text) for c in known.of(text)}
     given = {name for name, uses in fields.items() if uses}
-    edges = [name for name in (spec.bucket_start, spec.bucket_end) if name]
     described = {k.name for k in spec.keys} | {m.name for m in spec.measures} | {n for n, _ in _row_measures(spec)}
     for name in fields:
-        if name in edges or (spec.is_engine and name not in described and name not in given):
-            words = "the bucket of the time" if name in edges else f"by the engine {spec.engine}"
+        if name in spec.edges or (spec.is_engine and name not in described and name not in given):
+            words = "the bucket of the time" if name in spec.edges else f"by the engine {spec.engine}"
             fields[name] = {InputUse(time, Use.TRANSFORMATION, words)}
     rows = (
         {InputUse(c, Use.FILTER, known.shown(spec.where)) for c in known.of(spec.where or "")} if spec.where else set()
@@ -124,7 +123,7 @@ class _Columns:
         self.renamed: dict[str, str] = {}
         if parent is not None:
             self.renamed = {key_column(k.name).casefold(): k.name for k in parent.keys}
-            self.renamed[SLICE.casefold()] = parent.bucket_start or parent.bucket_end or SLICE
+            self.renamed[SLICE.casefold()] = next(iter(parent.edges), SLICE)
         self.known = {name.casefold(): name for name in spec.reads}
 
     def named(self, name: str) -> str:

@@ -25,7 +25,7 @@ def data_fingerprint(spec: AggregateSpec) -> str:
             "time_column": spec.time_column.lower(),
             "resolution": spec.resolution.value,
             "grid": None if spec.is_engine else as_json(spec.grid),
-            "bucket": [spec.bucket_start, spec.bucket_end],
+            "bucket": [spec.bucket_start, spec.bucket_end, *([spec.bucket_time] if spec.bucket_time else [])],
             "keys": [[key.name, normalised(key.sql)] for key in spec.keys],
             "measures": [[measure.name, _formula(measure.formula)] for measure in spec.measures],
             "columns": list(spec.columns),

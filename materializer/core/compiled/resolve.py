@@ -36,6 +36,11 @@ def resolve(spec: AggregateSpec, schema: Sequence[tuple[str, str]]) -> Aggregate
     if kind and time_type is None:
         message = f"{spec.name}: the time column `{spec.time_column}` has type {kind}"
         problems.append(Problem("definition.time-type", message, _time_hint(kind), about=spec.time_column))
+    if spec.bucket_time and time_type not in (None, TimeType.TIMESTAMP, TimeType.TIMESTAMP_NTZ):
+        message = (
+            f"{spec.name}: `window_time` is a microsecond before the end, and `{spec.time_column}` has type {kind}"
+        )
+        problems.append(Problem("definition.time-type", message, "select window.end in its place", about="window_time"))
     if time_type is not None:
         problems += _grid_problems(spec, time_type)
     problems += _order_problems(spec, columns)

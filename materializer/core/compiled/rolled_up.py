@@ -194,7 +194,7 @@ def _problems(spec: AggregateSpec, parent: AggregateSpec) -> Iterator[Problem]:
     formulas = {m.name.casefold(): m.formula for m in raw.measures}
     grouped = {column_of(key.sql) for key in spec.keys}
     dropped = {c for k in raw.keys if k.name.casefold() not in grouped and (c := column_of(k.sql)) is not None}
-    names = {n.casefold() for n in (*(k.name for k in parent.keys), parent.bucket_start, parent.bucket_end) if n}
+    names = {n.casefold() for n in (*(k.name for k in parent.keys), *parent.edges)}
     for call in dict.fromkeys(calls_of(spec)):
         shown = call.text or call.function
         if call.function != ROLLUP:

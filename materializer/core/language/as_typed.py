@@ -94,7 +94,13 @@ class _Reading:
             yield from self._of_call(expression, use)
         if self.is_sparks:
             return
+        timed = [(use.at, use.last) for use in expression.functions if self._is_time(expression, use)]
+        for first, last in timed:
+            end = f"({quoted(BUCKET)}.end - INTERVAL '0.000001' SECOND)"
+            yield tokens[first].start, tokens[last].end + 1, end
         for use in expression.functions:
+            if any(first <= use.at <= last for first, last in timed):
+                continue
             called = expression.fragment.part(use.at, use.last + 1)
             if use.name == self.bucket.form == bucket_form(called) and self._is_bucket(called):
                 end = "" if use.name == "window" else ".start"
@@ -102,6 +108,11 @@ class _Reading:
         for column in expression.columns:
             if self.bucket.form == "window" and column.name.lower() == "window" and column.last > column.head:
                 yield tokens[column.at].start, tokens[column.head].end + 1, quoted(BUCKET)
+
+    def _is_time(self, expression: Expression, use: FunctionUse) -> bool:
+        inner = expression.fragment.part(use.at + 2, use.closing)
+        is_named = inner.normal == ("window",)
+        return use.name == "window_time" and (is_named or (bucket_form(inner) == "window" and self._is_bucket(inner)))
 
     def _is_bucket(self, called: Fragment) -> bool:
         found = read_bucket(called, self.qualifiers)

@@ -25,7 +25,8 @@ from materializer.core.sql.tokens import Fragment, Refused
 from materializer.errors import Problem
 
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z", re.ASCII)
-_BUCKET_CALLS: Final = ("window", "time_bucket")
+_BUCKET_CALLS: Final = ("window", "time_bucket", "window_time")
+_OF_BUCKET: Final = ("start", "end", "time")
 _OF_ROWS: Final = {
     "where": ("definition.aggregate-in-where", "WHERE", "write it in HAVING"),
     "key": ("definition.aggregate-in-key", "a key", "take it out of GROUP BY"),
@@ -103,6 +104,7 @@ class _Assembly:
             grid=grid,
             bucket_start=next((o.name for o in draft.outputs if o.kind == "start"), None),
             bucket_end=next((o.name for o in draft.outputs if o.kind == "end"), None),
+            bucket_time=next((o.name for o in draft.outputs if o.kind == "time"), None),
             keys=tuple(keys),
             measures=tuple(self.measures.values()),
             columns=tuple(o.name for o in draft.outputs),
@@ -139,7 +141,7 @@ class _Assembly:
             if output.name and output.name.lower() in seen:
                 message = f"two output columns are called '{output.name}'"
                 self._report(output.place, "definition.duplicate-column", message, "give one of them another name")
-            if output.kind in ("start", "end") and any(o.kind == output.kind for o in seen.values()):
+            if output.kind in _OF_BUCKET and any(o.kind == output.kind for o in seen.values()):
                 message = f"the {output.kind} of the bucket is selected twice"
                 self._report(output.place, "definition.duplicate-bucket", message, "keep one")
             seen.setdefault(output.name.lower(), output)
@@ -264,9 +266,7 @@ class _Assembly:
 
     def _bucket_names(self, expression: Expression) -> Iterator[Replacement]:
         """Yield the bucket's output name for each use of the bucket in HAVING."""
-        names: dict[str, str] = {
-            output.kind: output.name for output in self.draft.outputs if output.kind in ("start", "end")
-        }
+        names: dict[str, str] = {output.kind: output.name for output in self.draft.outputs if output.kind in _OF_BUCKET}
         for use in expression.functions:
             if self.draft.bucket and expression.fragment.part(use.at, use.last + 1).normal == self.draft.bucket.normal:
                 kind, last = _field(expression.fragment, use)

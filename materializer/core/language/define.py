@@ -32,6 +32,7 @@ def define(
     offset: str | int | None = None,
     bucket: str = "bucket",
     bucket_end: str | None = None,
+    bucket_time: str | None = None,
     sequence: str | None = None,
     resolution: Resolution | str | None = None,
     comment: str = "",
@@ -57,6 +58,7 @@ def define(
         offset: Shift of every edge.
         bucket: Output name of the bucket's start.
         bucket_end: Output name of the bucket's end, or None to leave it out.
+        bucket_time: Output name of the bucket's last instant (`window_time`), or None to leave it out.
         sequence: Column that orders rows of equal time.
         resolution: Meaning of one tick of an integer time column.
         comment: Text for people.
@@ -77,6 +79,7 @@ def define(
     named = keys if isinstance(keys, Mapping) else {key: f"`{key}`" if not key.isidentifier() else key for key in keys}
     outputs = [OutputColumn(bucket, "start", None, fragment_of("", "bucket"))]
     outputs += [OutputColumn(bucket_end, "end", None, fragment_of("", "bucket_end"))] if bucket_end else []
+    outputs += [OutputColumn(bucket_time, "time", None, fragment_of("", "bucket_time"))] if bucket_time else []
     outputs += _outputs(problems, "key", named)
     outputs += _outputs(problems, "measure", measures)
     items = dict(properties or {}) | {

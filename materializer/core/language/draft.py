@@ -16,13 +16,13 @@ class OutputColumn:
 
     Args:
         name: Name of the column.
-        kind: The bucket's start or end, a key, or a measure.
+        kind: The bucket's start, end or last instant, a key, or a measure.
         expression: Its expression without alias; None for the bucket's columns of the Python form.
         place: Place of its name in the definition.
     """
 
     name: str
-    kind: Literal["start", "end", "key", "measure"]
+    kind: Literal["start", "end", "time", "key", "measure"]
     expression: Fragment | None
     place: Fragment
 

@@ -128,7 +128,7 @@ def engine_spec(
     )
     spec = replace(spec, columns=output_columns(spec))
     _, troubles = read_params(spec)
-    problems += [Problem(t.code, f"{spec.name}: {t.message}", t.hint) for t in troubles]
+    problems += [Problem(t.code, f"{spec.name}: {t.message}", t.hint, about=t.about) for t in troubles]
     if problems:
         raise DefinitionError(list(dict.fromkeys(problems)))
     return spec

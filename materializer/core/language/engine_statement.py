@@ -45,6 +45,7 @@ class _Parts:
     time: str = ""
     window: tuple[str, ...] = ()
     label: str = ""
+    places: dict[str, Fragment] = field(default_factory=dict)
     keys: dict[str, str] = field(default_factory=dict)
     measures: dict[str, str] = field(default_factory=dict)
 
@@ -59,6 +60,9 @@ def engine_of_draft(
     grouped = _grouped(draft, group_pieces(draft.clauses, columns), parts)
     names = {g.text for g in grouped if g.text.lower() not in columns}
     since = len(problems)
+    if (refusal := _last_instant(draft)) is not None:
+        problems.append(refusal)
+        return None
     for piece in draft.clauses["SELECT"].split():
         item = item_of(piece, problems)
         if item is not None:
@@ -87,9 +91,25 @@ def engine_of_draft(
             **parts.params,
         )
     except DefinitionError as exc:
-        problems += [draft.place.problem(p.code, p.message, p.hint) for p in exc.problems]
+        problems += [parts.places.get(p.about, draft.place).problem(p.code, p.message, p.hint) for p in exc.problems]
         return None
     return replace(spec, sql=draft.place.text)
+
+
+def _last_instant(draft: EngineDraft) -> Problem | None:
+    """Return why a window is not labelled by its last instant.
+
+    Grouped by `window_time` of a session window, Spark joins no rows into sessions, and it takes it nowhere else.
+    """
+    for clause in (draft.clauses["SELECT"], *(draft.clauses[name] for name in ("GROUP BY",) if name in draft.clauses)):
+        for at in range(len(clause)):
+            if words(clause.tokens[at : at + 2]) == "WINDOW_TIME (":
+                is_session = draft.engine == "session_window"
+                why = "Spark joins no sessions grouped by it" if is_session else f"{draft.engine} has no such label"
+                hint = f"select {'session_window' if is_session else 'window'}.end, which is a microsecond later"
+                message = f"`window_time` is no label of a window here: {why}"
+                return clause.problem("definition.misplaced-bucket", message, hint, token=at)
+    return None
 
 
 def _grouped(draft: EngineDraft, group: Sequence[Fragment], parts: _Parts) -> list[Fragment]:
@@ -102,6 +122,8 @@ def _grouped(draft: EngineDraft, group: Sequence[Fragment], parts: _Parts) -> li
             parts.time = column.tokens[-1].text
             for name, length in zip(_SIZES.get(draft.engine, ("", "")), lengths, strict=False):
                 text = string_value(length.tokens[0]) if len(length) == 1 else None
+                if name and name not in parts.params:
+                    parts.places[name] = length
                 if name:
                     parts.params.setdefault(name, length.text if text is None else text)
             if draft.engine == "time_series" and "window_size" in parts.params:

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Final
 
 from sqlglot import TokenType
 
 from materializer.core.aggregates.parts import column_of
 from materializer.core.aggregates.registry import find
 from materializer.core.aggregates.rollup import calls_of
+from materializer.core.dialect import is_name
 from materializer.core.language.assemble import assemble
 from materializer.core.language.draft import Draft
 from materializer.core.language.engine_statement import engine_of_draft
 from materializer.core.language.statement import EngineDraft, read_statement
 from materializer.core.spec.spec import AggregateSpec
-from materializer.core.sql.tokens import Fragment, Refused, Script
+from materializer.core.sql.functions import misspelled, misspelled_as
+from materializer.core.sql.tokens import Fragment, Refused, Script, words
 from materializer.errors import DefinitionError, Problem
+
+_BEGINS: Final = ("CREATE MATERIALIZED VIEW", "CREATE OR REPLACE MATERIALIZED VIEW")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +56,17 @@ def parse_report(text: str, file: str = "", *, known_python: frozenset[str] = fr
     warnings: list[Problem] = []
     specs: list[AggregateSpec] = []
     names: set[str] = set()
-    script = Script(text, file)
+    script: Script | None = Script(text, file)
     try:
-        statements = list(_statements(Fragment(script, script.tokens())))
+        Script(text, file).tokens()
     except Refused as refused:
-        raise DefinitionError([refused.problem]) from None
-    for statement in statements:
+        problems.append(refused.problem)
+        script = Script(text, file).mended()
+    for statement in _statements(Fragment(script, script.tokens()), problems) if script is not None else ():
         since = len(problems)
         draft = read_statement(statement, problems)
         if draft is None:
+            problems += _misspelled(statement, problems[since:])
             continue
         if draft.name.lower() in names:
             message = f"'{draft.name}' is defined twice"
@@ -103,15 +110,38 @@ def read_again(spec: AggregateSpec, columns: Iterable[str]) -> AggregateSpec:
     return replace(spec, keys=again.keys, measures=again.measures, having=again.having, reads=again.reads)
 
 
-def _statements(whole: Fragment) -> Iterator[Fragment]:
+def _statements(whole: Fragment, problems: list[Problem]) -> Iterator[Fragment]:
     begin = 0
     for at, token in enumerate(whole.tokens):
         if token.token_type == TokenType.SEMICOLON:
             if at > begin:
                 yield whole.part(begin, at)
             begin = at + 1
+        elif at > begin and words(whole.tokens[at : at + 5]).startswith(_BEGINS):
+            problems.append(
+                whole.problem(
+                    "definition.syntax", "a definition begins inside another one", "write `;` before it", token=at
+                )
+            )
+            yield whole.part(begin, at)
+            begin = at
     if begin < len(whole):
         yield whole.part(begin)
+
+
+def _misspelled(statement: Fragment, found: list[Problem]) -> Iterator[Problem]:
+    """Yield the misspelled functions of a statement whose clauses could not be read, except where a problem was found."""
+    places = {(problem.line, problem.column) for problem in found}
+    for name, following in zip(statement.tokens, statement.tokens[1:], strict=False):
+        if following.token_type == TokenType.L_PAREN and is_name(name) and misspelled_as(name.text.lower()):
+            problem = statement.script.problem(
+                name.start,
+                "definition.unknown-function",
+                f"no function `{name.text.lower()}` is allowed in a definition",
+                misspelled(name.text.lower(), frozenset()),
+            )
+            if (problem.line, problem.column) not in places:
+                yield problem
 
 
 def _without_repeats(problems: list[Problem]) -> list[Problem]:

@@ -93,20 +93,44 @@ def group_pieces(clauses: Mapping[str, Fragment], columns: frozenset[str] = froz
     if group is None:
         return []
     items = [item_of(piece, []) for piece in clauses["SELECT"].split()]
-    calls = {i.name.lower(): i.expression for i in items if i is not None and _is_window(i.expression)}
-    if len(group) == 1 and group.tokens[0].token_type == TokenType.ALL:
-        return list(calls.values())
-    found = []
-    for piece in group.split():
+    calls = {i.name.lower(): i.expression for i in items if i is not None and _is_window(timed_window(i.expression))}
+    is_all = len(group) == 1 and group.tokens[0].token_type == TokenType.ALL
+    found = list(calls.values()) if is_all else []
+    for piece in [] if is_all else group.split():
         text = piece.text.lower()
         at = int(text) if text.isascii() and text.isdigit() else 0
         item = items[at - 1] if 1 <= at <= len(items) else None
         found.append(item.expression if item else piece if text in columns else calls.get(text, piece))
+    bare = [(piece, timed_window(piece)) for piece in found]
+    found = [window for piece, window in bare if window is piece or _is_window(window)]
     return [piece.part(0, piece.closing(1) + 1) if _is_window(piece) else piece for piece in found]
 
 
 def _is_window(fragment: Fragment) -> bool:
     return words(fragment.tokens[:2]) in ("WINDOW (", "SESSION_WINDOW (")
+
+
+def timed_window(fragment: Fragment) -> Fragment:
+    """Return the window whose last instant a call of `window_time` is; other fragments as they are."""
+    is_call = words(fragment.tokens[:2]) == "WINDOW_TIME (" and fragment.closing(1) == len(fragment) - 1
+    return fragment.part(2, -1) if is_call and len(fragment) > 3 else fragment
+
+
+def _meant(grouped: Fragment) -> str:
+    """Return what mends an expression of GROUP BY that was meant to be the bucket, or ""."""
+    tokens, normal = grouped.tokens, grouped.normal
+    if len(grouped) > 2 and tokens[1].token_type == TokenType.L_PAREN and grouped.closing(1) == len(grouped) - 1:
+        name = tokens[0].text.lower()
+        found = known.misspelled_as(name)
+        if found in {*known.BUCKETS, "date_trunc"}:
+            return f"did you mean `{found}`?"
+        is_cast = name in ("cast", "try_cast") and normal[-3:] == ("as", "date", ")")
+        inner = grouped.part(2, -3 if is_cast else -1)
+        if inner.tokens and (is_cast or (name in ("date", "to_date") and len(inner.split()) == 1)):
+            return f"write date_trunc('day', {inner.text})"
+    if len(grouped) > 2 and normal[-1] == "date" and tokens[-2].token_type == TokenType.DCOLON:
+        return f"write date_trunc('day', {grouped.part(0, -2).text})"
+    return ""
 
 
 def _own_name(piece: Fragment) -> str:
@@ -146,8 +170,9 @@ class _Matching:
         selected: set[tuple[str, ...]] = set()
         outputs = []
         key_forms = {self._normal(key) for key in keys}
+        grouped_forms = {self._normal(piece) for piece in grouped}
         for item in self.items:
-            kind = self._kind(item, normal, key_forms - selected)
+            kind = self._kind(item, normal, key_forms - selected, grouped_forms - selected)
             if kind == "key":
                 selected.add(self._normal(item.expression))
             if not item.name:
@@ -160,7 +185,7 @@ class _Matching:
                 self._report(
                     key, "definition.key-not-selected", f"`{key.text}` is grouped but not selected", "add it to SELECT"
                 )
-        if not any(output.kind in ("start", "end") for output in outputs):
+        if not any(output.kind in ("start", "end", "time") for output in outputs):
             what = "window.start AS bucket" if window else f"{bucket.fragment.text} AS bucket"
             self._report(
                 bucket.fragment, "definition.bucket-not-selected", "the bucket is not selected", f"add {what} to SELECT"
@@ -184,12 +209,28 @@ class _Matching:
 
     def _bucket_forms(self, normal: tuple[str, ...]) -> Iterable[tuple[str, ...]]:
         ends = [(".", "start"), (".", "end")] if normal[0] == "window" else []
-        return [normal, *((*normal, *end) for end in ends), *(("window", *end) for end in ends)]
+        times = self._times(normal)
+        return [normal, *((*normal, *end) for end in ends), *(("window", *end) for end in ends), *times]
+
+    def _times(self, normal: tuple[str, ...]) -> list[tuple[str, ...]]:
+        """Return the normal forms of the last instant of a bucket."""
+        windows = [normal, ("window",)] if normal[0] == "window" else []
+        return [("window_time", "(", *window, ")") for window in windows]
 
     def _kind(
-        self, item: Item, normal: tuple[str, ...], keys: set[tuple[str, ...]]
-    ) -> Literal["start", "end", "key", "measure"]:
+        self, item: Item, normal: tuple[str, ...], keys: set[tuple[str, ...]], grouped: set[tuple[str, ...]]
+    ) -> Literal["start", "end", "time", "key", "measure"]:
         own, window = self._normal(item.expression), normal[0] == "window"
+        times = self._times(normal)
+        if own in times:
+            if grouped.isdisjoint(times):
+                message = f"`{item.expression.text}` is selected, and not grouped"
+                hint = "add it to GROUP BY, beside the window or in its place, as Spark needs"
+                self._report(item.place, "definition.not-grouped", message, hint)
+            return "time"
+        if own in self._bucket_forms(normal) and grouped <= {*times, *keys}:
+            message = f"`{item.expression.text}` is selected, and only its last instant is grouped"
+            self._report(item.place, "definition.not-grouped", message, "add the window to GROUP BY, as Spark needs")
         if window and own in (("window",), normal):
             self._report(
                 item.place,
@@ -202,7 +243,7 @@ class _Matching:
             return "start" if own[-1] == "start" else "end"
         if own == normal:
             return "start"
-        form = bucket_form(item.expression)
+        form = bucket_form(timed_window(item.expression))
         if form in known.BUCKETS or (form == "date_trunc" and normal[0] == "date_trunc" and own not in keys):
             message = f"`{item.expression.text}` is selected, but GROUP BY divides time by another bucket"
             self._report(item.place, "definition.bucket-differs", message, "write the same expression in both")
@@ -223,7 +264,7 @@ class _Matching:
             try:
                 if not _is_name_or_place(piece):
                     piece.tree()
-                found = self._resolved(piece)
+                found = self._resolved(piece, grouped)
                 grouped.setdefault(self._normal(found), found)
             except Refused as refused:
                 self.problems.append(refused.problem)
@@ -235,7 +276,7 @@ class _Matching:
         names = any(is_name(token) and token.text.lower() not in known.AGGREGATES for token in fragment.tokens)
         return names and not _called(fragment) & known.AGGREGATES
 
-    def _resolved(self, piece: Fragment) -> Fragment:
+    def _resolved(self, piece: Fragment, before: Mapping[tuple[str, ...], Fragment]) -> Fragment:
         """Return the expression that an item of GROUP BY refers to."""
         token = piece.tokens[0]
         if len(piece) > 1 or not (is_name(token) or token.token_type == TokenType.NUMBER):
@@ -254,9 +295,13 @@ class _Matching:
         own = self._normal(item.expression)
         if name in self.columns or (name in own and not _is_chain(item.expression)):
             message = f"GROUP BY {token.text} means the column in Spark, not the expression of that name"
-            raise piece.refused(
-                "definition.ambiguous-group", message, "repeat the expression in GROUP BY, or rename it"
+            is_grouped = own in before
+            hint = (
+                "take it away, the expression is grouped"
+                if is_grouped
+                else "repeat the expression in GROUP BY, or rename it"
             )
+            self.problems.append(piece.problem("definition.ambiguous-group", message, hint))
         return item.expression
 
     def _bucket(self, grouped: list[Fragment], group: Fragment) -> Bucket:
@@ -271,11 +316,9 @@ class _Matching:
         if not distinct and self.failed:
             raise self.failed
         if not distinct:
-            raise group.refused(
-                "definition.no-bucket",
-                "GROUP BY divides no time",
-                "add window(time, '1 hour'), time_bucket or date_trunc",
-            )
+            place, hint = next(((g, hint) for g in grouped if (hint := _meant(g))), (group, ""))
+            hint = hint or "add window(time, '1 hour'), time_bucket or date_trunc"
+            raise place.refused("definition.no-bucket", "GROUP BY divides no time", hint)
         if len(distinct) > 1:
             second = list(distinct.values())[1]
             raise second.refused(
@@ -284,7 +327,8 @@ class _Matching:
         return replace(read_bucket(next(iter(distinct.values())), self.qualifiers))
 
     def _bare(self, fragment: Fragment) -> Fragment:
-        """Return the window call itself where GROUP BY holds a field of it, such as its end."""
+        """Return the window call itself where GROUP BY holds a field of it, such as its end, or its last instant."""
+        fragment = timed_window(fragment)
         is_field = (
             len(fragment) > 3 and words(fragment.tokens[-2:-1]) == "." and bucket_form(fragment.part(0, -2)) == "window"
         )

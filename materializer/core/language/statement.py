@@ -19,6 +19,7 @@ from materializer.core.language.properties import PropertyValues, read_propertie
 from materializer.core.language.selection import group_pieces, select_outputs
 from materializer.core.spec.spec import CONTINUOUS
 from materializer.core.spec.table_names import dotted
+from materializer.core.sql.expressions import OVER
 from materializer.core.sql.tokens import Fragment, Refused, string_value, text_of, words
 from materializer.errors import Problem
 
@@ -422,6 +423,10 @@ def _read_distinct(clauses: dict[str, Fragment], problems: list[Problem]) -> boo
 
 def _group_items(clauses: dict[str, Fragment], statement: Fragment) -> Fragment:
     if "GROUP BY" not in clauses:
+        select = clauses["SELECT"]
+        over = next((at for at in range(len(select)) if words(select.tokens[at - 1 : at + 2])[:6] == ") OVER"), None)
+        if over is not None:
+            raise select.refused("definition.window-function", "`OVER` makes a window function", OVER, token=over)
         raise statement.refused(
             "definition.no-bucket", "GROUP BY is missing, so time is not divided", "add GROUP BY window(time, '1 hour')"
         )

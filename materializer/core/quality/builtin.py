@@ -79,7 +79,7 @@ def built_in(definition: Definition, columns: Collection[str], spans: SpanSet, s
     """
     spec = definition.spec
     start = spec.bucket_start
-    by = [n for n in (start or spec.bucket_end, *(k.name for k in spec.keys)) if n]
+    by = [*spec.edges[:1], *(k.name for k in spec.keys)]
     checks = [unique(by)] if definition.engine is None and set(by) <= set(columns) else []
     if definition.engine is None and start in columns and start is not None:
         checks.append(on_grid(start, bucket_start_sql(definition.grid, quoted(start), spans)))

@@ -157,8 +157,8 @@ _SPEC: Final = JsonForm(
 
 @json_fields(
     order=("name", "source", "time_column", "time_type", "resolution", ...),
-    later=["suites", "rolls_up"],
-    omits=["rolls_up"],
+    later=["suites", "rolls_up", "bucket_time"],
+    omits=["rolls_up", "bucket_time"],
 )
 @dataclass(frozen=True, slots=True)
 class AggregateSpec:
@@ -173,6 +173,7 @@ class AggregateSpec:
         grid: The division of time.
         bucket_start: Output name of the bucket's start, or None when not selected.
         bucket_end: Output name of the bucket's end, or None when not selected.
+        bucket_time: Output name of the bucket's last instant, a microsecond before its end, or None when not selected.
         keys: Grouping keys besides the bucket, in order.
         measures: Aggregated columns, in order.
         columns: Names of all output columns, in the order of the SELECT.
@@ -217,6 +218,12 @@ class AggregateSpec:
     suites: tuple[tuple[str, str], ...] = ()
     sql: str = field(default="", compare=False)
     rolls_up: Annotated[AggregateSpec | None, _SPEC] = None
+    bucket_time: str | None = None
+
+    @property
+    def edges(self) -> tuple[str, ...]:
+        """The output columns that say which bucket a row is of: its start, its end and its last instant, those that are selected."""
+        return tuple(name for name in (self.bucket_start, self.bucket_end, self.bucket_time) if name)
 
     @property
     def is_engine(self) -> bool:

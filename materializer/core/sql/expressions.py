@@ -38,6 +38,8 @@ _CLAUSES: Final = known.names_in(
     "pivot unpivot tablesample sets cube rollup lateral table only all any some limit offset partition rows qualify on join"
 )
 """Words before a bracket in a query that are no functions."""
+OVER: Final = "aggregate instead, or let the engine `reactive_state` compute it row by row: 'engine' = 'reactive_state'"
+"""What mends a window function."""
 _UNIT_FIRST: Final = known.names_in("timestampdiff timestampadd")
 _UNIT_FIRST_OF_THREE: Final = known.names_in("date_add dateadd datediff date_diff")
 
@@ -305,13 +307,12 @@ def _token_problems(
     fragment: Fragment, functions: tuple[FunctionUse, ...], columns: tuple[ColumnUse, ...]
 ) -> Iterator[Problem]:
     tokens = fragment.tokens
-    stars = {use.at + 2 for use in functions if use.name == "count" and use.closing == use.at + 3}
+    alone = [use for use in functions if use.closing == use.at + 3]
+    stars = {use.at + 2 for use in alone if use.name == "count" or known.misspelled_as(use.name) == "count"}
     for at, token in enumerate(tokens):
         word, before = token.text.lower(), tokens[at - 1] if at else None
         if word == "over" and before is not None and _ends_call(fragment, at - 1) and at + 1 < len(tokens):
-            yield fragment.problem(
-                "definition.window-function", "`OVER` makes a window function", "aggregate instead", token=at
-            )
+            yield fragment.problem("definition.window-function", "`OVER` makes a window function", OVER, token=at)
         if token.token_type == TokenType.STAR and _is_all_columns(fragment, at) and at not in stars:
             yield fragment.problem("definition.star", "`*` may stand in count(*) only", "name the columns", token=at)
         literal = string_value(token)

@@ -18,7 +18,7 @@ def names_in(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-BUCKETS: Final = names_in("window time_bucket session_window")
+BUCKETS: Final = names_in("window time_bucket session_window window_time")
 
 SCALARS: Final = names_in("""
     abs acos acosh asin asinh atan atan2 atanh bin bround cbrt ceil ceiling conv cos cosh cot csc degrees div e exp expm1
@@ -105,6 +105,10 @@ UNSUPPORTED_AGGREGATES: Final = MappingProxyType({n: why for why, names in _REFU
 """By the name of an aggregate of Spark that a definition may not call: why."""
 
 
+SHORT: Final = 3
+"""Letters of a name in which one wrong letter is corrected, if few names are as near."""
+
+
 def nearest(name: str, known: frozenset[str] | list[str] | tuple[str, ...], *, cutoff: float = 0.6) -> str:
     """Return the known name most similar to *name* as ``did you mean `x`?``, or "" without a similar one.
 
@@ -125,7 +129,33 @@ def misspelled(name: str, python: frozenset[str]) -> str:
     Examples:
         >>> misspelled("count_distinct", frozenset()), misspelled("smu", frozenset()), misspelled("coalesc", frozenset())
         ('', 'did you mean `sum`?', 'did you mean `coalesce`?')
+        >>> misspelled("sun", frozenset()), misspelled("averge", frozenset())
+        ('did you mean `sum` or `sin`?', 'did you mean `avg`?')
     """
     every = SCALARS | BUCKETS | AGGREGATES | python
+    if nearest(name, ("average",), cutoff=0.85):
+        return "did you mean `avg`?"
+    if len(name) == SHORT and (near := sorted((k for k in every if _differ_by_a_letter(k, name)), key=_not_aggregate)):
+        return f"did you mean {' or '.join(f'`{k}`' for k in near)}?" if len(near) <= SHORT else ""
     swapped = sorted(k for k in every if sorted(k.lower()) == sorted(name))
     return nearest(name, swapped or [k for k in every if abs(len(k) - len(name)) <= 1], cutoff=0.6 if swapped else 0.85)
+
+
+def misspelled_as(name: str) -> str:
+    """Return the function that a name is a misspelling of, or "".
+
+    Examples:
+        >>> misspelled_as("cuont"), misspelled_as("count")
+        ('count', '')
+    """
+    if name in SCALARS | BUCKETS | AGGREGATES:
+        return ""
+    return misspelled(name, frozenset()).removeprefix("did you mean `").removesuffix("`?")
+
+
+def _differ_by_a_letter(known: str, name: str) -> bool:
+    return len(known) == len(name) and sum(a != b for a, b in zip(known.lower(), name, strict=True)) == 1
+
+
+def _not_aggregate(name: str) -> tuple[bool, str]:
+    return name not in AGGREGATES, name

@@ -21,6 +21,7 @@ from materializer.errors import Problem
 
 SYNTAX: Final = "definition.syntax"
 
+_ESCAPED: Final = re.compile(r"""\\['"](?=[\s,);]|\Z)""")
 _NO_SPACE: Final = re.compile(r"\S")
 _SELECT: Final = DIALECT.tokenize("SELECT")[0]
 _OPEN: Final = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
@@ -67,12 +68,31 @@ class Script:
             found = tuple(DIALECT.tokenize(self.text))
         except TokenError:
             at, what = _unclosed(self.text)
-            raise Refused(self.problem(at, SYNTAX, f"{what} that begins here is never closed", "close it")) from None
+            hint = (
+                "close it"
+                if _escaped(self.text) is None
+                else "close it: a backslash takes the quote after it, so write two"
+            )
+            raise Refused(self.problem(at, SYNTAX, f"{what} that begins here is never closed", hint)) from None
         for comment in (c for token in found for c in token.comments if c.endswith("\\") and "\n" not in c):
             if (at := self.text.find(f"--{comment}\n")) >= 0:
                 message = "a comment that ends with a backslash goes on in the next line in Spark"
                 raise Refused(self.problem(at, SYNTAX, message, "end it with another character"))
         return tuple(DIALECT.tokenize(_without_comments(self.text, found))) if any(t.comments for t in found) else found
+
+    def mended(self) -> Script | None:
+        """Return the text with the end of the literal that is never closed, or without its statement, to look for other problems; or None."""
+        with suppress(TokenError):
+            DIALECT.tokenize(self.text)
+            return None  # each literal is closed
+        if (escaped := _escaped(self.text)) is not None:
+            text = _ended(self.text, escaped)
+        else:
+            text = self.text[: self.text.rfind(";", 0, _unclosed(self.text)[0]) + 1]
+        with suppress(Refused):
+            found = Script(text, self.file, self.label)
+            return found if found.tokens() else None
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,8 +302,25 @@ def _without_comments(text: str, tokens: Sequence[Token]) -> str:
 
 def _unclosed(text: str) -> tuple[int, str]:
     """Return where the quote or comment begins that is never closed, and what it is."""
+    if (escaped := _escaped(text)) is not None:
+        tokens = DIALECT.tokenize(_ended(text, escaped))
+        return next(token.start for token in tokens if token.start <= escaped <= token.end), "the string"
     for end, what in (("'", "the string"), ('"', "the string"), ("`", "the quoted name"), ("*/", "the comment")):
         with suppress(TokenError):
             tokens = DIALECT.tokenize(f"{text} {end}")
             return text.rfind("/*") if end == "*/" else tokens[-1].start, what
     return max(len(text) - 1, 0), "a quote or comment"
+
+
+def _escaped(text: str) -> int | None:
+    """Return where the backslash is that took the quote which was meant to end a literal, or None."""
+    for found in _ESCAPED.finditer(text):
+        with suppress(TokenError):
+            tokens = DIALECT.tokenize(_ended(text, found.start()))
+            if any(token.start <= found.start() <= token.end for token in tokens):
+                return found.start()
+    return None
+
+
+def _ended(text: str, at: int) -> str:
+    return f"{text[:at]} {text[at + 1 :]}"

@@ -215,6 +215,15 @@ class FixedGrid(Grid):
 
 
 @dataclass(frozen=True, slots=True)
+class SliceGrid(FixedGrid):
+    """The slices of an engine's results; the first one may begin before the column's type does."""
+
+    def floor(self, instant: int) -> int:
+        """Return the start of the slice that holds *instant*; an infinite instant is returned unchanged."""
+        return instant if instant in (NEG_INF, POS_INF) else self.edge_at(instant)
+
+
+@dataclass(frozen=True, slots=True)
 class CalendarGrid(Grid):
     """A grid whose buckets divide a zone's wall clock, by months or by a fixed length.
 
@@ -262,6 +271,13 @@ class CalendarGrid(Grid):
 
 
 # -- from a declaration --------------------------------------------------------------------------------------------------
+
+
+def slices(grid: Grid) -> Grid:
+    """Return a grid as that of the slices of an engine."""
+    if isinstance(grid, FixedGrid) and grid.time_type.is_integer:
+        return SliceGrid(grid.spec, grid.time_type, grid.resolution, grid.width, grid.zero, grid.shift)
+    return grid
 
 
 def build(spec: GridSpec, time_type: TimeType, resolution: Resolution = Resolution.NONE) -> Grid:

@@ -30,10 +30,14 @@ def changed_in(aggregate: Aggregate, plan: Plan, which: str, spans: SpanSet) -> 
     """Return the part of the commit info by which a reader of a table knows the buckets and keys that a refresh changed.
 
     The files that it replaced also hold rows of clean buckets, and of keys that did not change; one scan of a window computes
-    clean buckets again, which changes nothing. Of an engine nothing is said, nor of a table by ends.
+    clean buckets again, which changes nothing. Of an engine nothing is said, nor of a table by ends or last instants.
     """
     column, keys = aggregate.slice_column(which), aggregate.order(which)[1:]
-    if aggregate.definition.engine is not None or column.holds_end:
+    if (
+        aggregate.definition.engine is not None
+        or column.name == aggregate.definition.spec.bucket_time
+        or column.holds_end
+    ):
         return {}
     changed = SpanSet.union(entry.span for entry in plan.taken) & spans
     return note_of_changes(column.name, changed, most=MAX_SPANS, columns=keys, taken=plan.taken)

@@ -286,7 +286,7 @@ def _grids(child: AggregateSpec, parent: AggregateSpec) -> tuple[Grid, Grid] | N
 
     The results of engines are windows of their own, and a child may divide time by another column than a bucket's edge.
     """
-    edges = {name.lower() for name in (parent.bucket_start, parent.bucket_end) if name}
+    edges = {name.lower() for name in parent.edges}
     is_by_edge = child.rolls_up is not None or child.time_column.lower() in edges
     if child.is_engine or parent.is_engine or not is_by_edge or parent.time_type is None:
         return None

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from materializer.core.spec.table_names import parts_of
+from materializer.core.sql.functions import nearest
 from materializer.errors import MaterializerError, TableNotFoundError
 from materializer.journal.events import SourceIdentity
 from materializer.journal.state import States, by_name
@@ -51,10 +52,11 @@ def resolve_source(
     for path in candidates:
         if places.exists(path):
             return SourceIdentity(places.resolved(path), DeltaFolder.at(places.resolved(path)).head().table_id)
+    near = nearest(name, [*sources, *(other.name for other in states.values())], cutoff=0.75)
     known = ", ".join(sorted(sources)) or "none"
     raise TableNotFoundError(
         f"there is no table '{name}' (looked at {', '.join(candidates)}; named sources: {known})",
-        hint="name it in [sources] of materializer.toml, or give its path",
+        hint=near or "name it in [sources] of materializer.toml, or give its path",
     )
 
 

@@ -31,7 +31,12 @@ def published(aggregate: Aggregate, version: int) -> SpanSet:
     if extent.unknown.files:
         return SpanSet.of(EVERYTHING)
     if not column.holds_end:
-        return SpanSet.union(Span(f.start, f.end) for f in extent.files)
+        found = SpanSet.union(Span(f.start, f.end) for f in extent.files)
+        return (
+            aggregate.definition.grid.cover_set(found)
+            if column.name == aggregate.definition.spec.bucket_time
+            else found
+        )
     floor = (
         aggregate.definition.grid.floor
     )  # what ends at an edge lies before it, and a file tells its last edge not exactly

@@ -6,9 +6,10 @@ have UTC and ANSI on, because types and implicit casts depend on these settings.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from typing import Final
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -17,14 +18,34 @@ from pyspark.sql.functions import expr
 
 from materializer.core.aggregates.decompose import decompose
 from materializer.core.aggregates.layout import Layout
+from materializer.core.aggregates.parts import column_of
 from materializer.core.aggregates.registry import find
-from materializer.core.compiled.definition import SLICE, key_column
+from materializer.core.compiled.definition import SLICE, key_column, quoted
 from materializer.core.spec.spec import AggregateSpec, Call, Formula, TimeType
 from materializer.errors import DefinitionError, Problem
 from materializer.spark.describe.refusals import quoted_in, sentence_of
 from materializer.spark.describe.typed import refusal_of_text
 from materializer.spark.query.types import is_storable, within
 
+_OF_NUMBERS: Final = frozenset(
+    [
+        "sum",
+        "avg",
+        "variance",
+        "comoment",
+        "try_sum",
+        "try_avg",
+        "shape",
+        "percentile",
+        "sem",
+        "powers",
+        "weighted_sum",
+        "weighted_average",
+        "product",
+    ]
+)
+"""The families of aggregates whose arguments Spark casts to numbers."""
+_TEXTS: Final = ("string", "varchar", "char")
 _TIME_TYPES: dict[TimeType, st.DataType] = {
     TimeType.DATE: st.DateType(),
     TimeType.TIMESTAMP: st.TimestampType(),
@@ -86,6 +107,7 @@ def analyse(spark: SparkSession, spec: AggregateSpec, source_schema: st.StructTy
     keys = asked.keys(spec)
     asked.conditions(spec)
     typed = asked.typed(spec)
+    asked.problems += _texts_as_numbers(typed)
     asked.raise_problems()
     layout = decompose(typed)
     measures = asked.references(typed, layout)
@@ -95,7 +117,8 @@ def analyse(spark: SparkSession, spec: AggregateSpec, source_schema: st.StructTy
     partials = asked.partials(typed, layout)
     asked.raise_problems()
     _check_merges(spark, keys, partials, layout)
-    finals = _finals(spark, keys, partials, layout, measures)
+    buckets = dict.fromkeys(spec.edges, _TIME_TYPES[spec.time_type])
+    finals = _finals(_stored(spark, buckets | keys, partials), layout, measures)
     if (refusal := refusal_of_text(spark, typed, source_schema)) is not None:
         raise DefinitionError(
             [_problem(_Place("Spark refuses the statement"), refusal, source_schema.fieldNames())]
@@ -105,7 +128,7 @@ def analyse(spark: SparkSession, spec: AggregateSpec, source_schema: st.StructTy
         layout=layout,
         partial_schema=st.StructType([st.StructField(n, _nullable(t)) for n, t in partials.items()]),
         key_types=tuple((n, t.simpleString()) for n, t in keys.items()),
-        output_schema=_output_schema(spec, spec.time_type, keys | finals),
+        output_schema=_output_schema(spec, keys | buckets | finals),
     )
 
 
@@ -242,9 +265,13 @@ class _Questions:
     def _aggregated(self, spec: AggregateSpec, texts: Sequence[str]) -> list[st.DataType]:
         if not texts:
             return []
-        grouped = self.source.groupBy(*[expr(k.sql).alias(k.name) for k in spec.keys])
+        taken = {name.lower() for name in self.source.columns}
+        edges = [] if spec.is_engine else [name for name in spec.edges if name.lower() not in taken]
+        time = quoted(spec.time_column)
+        rows = self.source.select("*", *[expr(time).alias(name) for name in edges])
+        grouped = rows.groupBy(*[quoted(name) for name in edges], *[expr(k.sql).alias(k.name) for k in spec.keys])
         schema = grouped.agg(*[expr(t).alias(f"c{i}") for i, t in enumerate(texts)]).schema
-        return [f.dataType for f in schema.fields[len(spec.keys) :]]
+        return [f.dataType for f in schema.fields[-len(texts) :]]
 
     def _aggregated_type(self, spec: AggregateSpec, place: _Place, text: str) -> st.DataType | None:
         try:
@@ -273,6 +300,20 @@ def _calls(spec: AggregateSpec) -> list[tuple[_Place, Call]]:
     """Return (place, call) of all calls in order, those of measures first."""
     calls = [(_measure(m.name), c) for m in spec.measures for c in m.formula.calls]
     return calls + [(_Place("HAVING"), c) for c in (spec.having.calls if spec.having else ())]
+
+
+def _texts_as_numbers(spec: AggregateSpec) -> Iterator[Problem]:
+    """Yield a problem for each column of texts that Spark would cast to numbers unasked: the first text that is none fails every refresh."""
+    for place, call in _calls(spec):
+        function = find(call.function)
+        for arg, kind in zip(call.args, call.types, strict=False):
+            column = column_of(arg)
+            if function is None or function.family not in _OF_NUMBERS or column is None or not kind.startswith(_TEXTS):
+                continue
+            shown = call.text or f"{call.function}({arg})"
+            message = f"{place.words}: `{shown}` takes `{arg}`, a {kind}, for a number, and a text that is none fails the refresh"
+            hint = f"write CAST({arg} AS DOUBLE) in its place, or try_cast, with which a text that is no number counts as null"
+            yield Problem("definition.wrong-type", message, hint, about=place.name)
 
 
 def _with_types(call: Call, types: Iterable[str]) -> Call:
@@ -317,14 +358,7 @@ def _check_merges(
             raise RuntimeError(msg)
 
 
-def _finals(
-    spark: SparkSession,
-    keys: dict[str, st.DataType],
-    partials: dict[str, st.DataType],
-    layout: Layout,
-    references: dict[str, st.DataType | None],
-) -> dict[str, st.DataType]:
-    stored = _stored(spark, keys, partials)
+def _finals(stored: DataFrame, layout: Layout, references: dict[str, st.DataType | None]) -> dict[str, st.DataType]:
     try:
         found = _types(stored, [text for _, text in layout.finals])
         having = _types(stored, [layout.having] if layout.having is not None else [])
@@ -351,10 +385,8 @@ def _stored(spark: SparkSession, keys: dict[str, st.DataType], partials: dict[st
     return spark.createDataFrame([], st.StructType([st.StructField(n, t) for n, t in (keys | partials).items()]))
 
 
-def _output_schema(spec: AggregateSpec, time_type: TimeType, types: dict[str, st.DataType]) -> st.StructType:
-    buckets = {n: _TIME_TYPES[time_type] for n in (spec.bucket_start, spec.bucket_end) if n is not None}
-    every = types | buckets
-    return st.StructType([st.StructField(c, _nullable(every[c])) for c in spec.columns])
+def _output_schema(spec: AggregateSpec, types: dict[str, st.DataType]) -> st.StructType:
+    return st.StructType([st.StructField(c, _nullable(types[c])) for c in spec.columns])
 
 
 def _nullable(of: st.DataType) -> st.DataType:

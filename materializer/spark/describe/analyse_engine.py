@@ -12,7 +12,7 @@ from materializer.core.compiled.definition import SLICE, Definition
 from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.compile import compile_engine, result_layout
 from materializer.core.spec.spec import AggregateSpec
-from materializer.core.time.grid import build
+from materializer.core.time.grid import build, slices
 from materializer.core.time.spans import SpanSet
 from materializer.errors import DefinitionError, Problem
 from materializer.spark.describe.refusals import quoted_in
@@ -53,7 +53,7 @@ def unstored(spec: AggregateSpec) -> Definition:
         msg = f"'{spec.name}' is not resolved against its source"
         raise ValueError(msg)
     engine = compile_engine(spec)
-    grid = build(spec.grid, spec.time_type, spec.resolution)
+    grid = slices(build(spec.grid, spec.time_type, spec.resolution))
     return Definition(spec, result_layout(spec, [(SLICE, "")], engine.layout), grid, (), (), engine)
 
 

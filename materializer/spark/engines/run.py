@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as sf
 from pyspark.sql import types as st
 
-from materializer.core.compiled.bucket_sql import instant_of_sql, value_of_sql
+from materializer.core.compiled.bucket_sql import instant_of_sql, slice_sql
 from materializer.core.compiled.definition import SLICE, Definition, EngineDefinition, key_column, quoted
 from materializer.core.compiled.shown import shown_values
 from materializer.core.engines.clock import ClosingClock
@@ -100,7 +100,7 @@ def results(definition: Definition, raw: DataFrame, at: ClosingClock, before: Be
     ticks = engine_of(definition).slice_ticks
     first = f"(w_start - pmod(w_start, {ticks}L))"
     return found.select(
-        sf.expr(value_of_sql(first, definition.time_type)).alias(SLICE),
+        sf.expr(slice_sql(first, definition.time_type)).alias(SLICE),
         *[sf.col(quoted(key_column(k.name))) for k in definition.spec.keys],
         *["w_start", "w_end", "label"],
         *[sf.col(quoted(f"v_{name}")) for name in measure_names(definition.spec)],

@@ -134,8 +134,7 @@ def _expected(
             hint = "apply it again: a name in it may mean a column that the source has"
             raise SparkError(message, hint=hint, wrote="nothing was written") from exc
         types = dict(definition.output_columns)  # of a time that is a date, Spark's bucket begins at a timestamp
-        ends = [name for name in (spec.bucket_start, spec.bucket_end) if name]
-        yield found.withColumns({name: sf.col(quoted(name)).cast(types[name]) for name in ends})
+        yield found.withColumns({name: sf.col(quoted(name)).cast(types[name]) for name in spec.edges})
     finally:
         spark.catalog.dropTempView(view)
 

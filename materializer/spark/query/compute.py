@@ -19,7 +19,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.group import GroupedData
 from pyspark.sql.types import StructType
 
-from materializer.core.compiled.bucket_sql import bucket_end_sql, bucket_start_sql, instant_of_sql, spans_sql
+from materializer.core.compiled.bucket_sql import bucket_start_sql, ends_sql, instant_of_sql, spans_sql
 from materializer.core.compiled.definition import SLICE, Definition, key_column, quoted
 from materializer.core.spec.table_names import in_sql
 from materializer.core.time.spans import EVERYTHING, SpanSet
@@ -230,9 +230,7 @@ def named(definition: Definition, partials: DataFrame, spans: SpanSet) -> DataFr
 
 def _group_expressions(definition: Definition, spans: SpanSet) -> dict[str, str]:
     """Return the expression over partial columns of bucket and keys, by output name."""
-    end = definition.spec.bucket_end
-    ends = {end: bucket_end_sql(definition.grid, SLICE, spans)} if end else {}
-    return ends | _stored_groups(definition)
+    return ends_sql(definition.spec, definition.grid, SLICE, spans) | _stored_groups(definition)
 
 
 def _stored_groups(definition: Definition) -> dict[str, str]:
@@ -242,7 +240,7 @@ def _stored_groups(definition: Definition) -> dict[str, str]:
 
 
 def stored_expressions(definition: Definition) -> dict[str, str]:
-    """Return those of :func:`output_expressions` that no span is needed for, by output name: all but the end of a bucket."""
+    """Return those of :func:`output_expressions` that no span is needed for, by output name: all but the end and the last instant of a bucket."""
     return _stored_groups(definition) | dict(definition.layout.finals)
 
 
@@ -305,8 +303,7 @@ def reference(
     spec, grid, layout = definition.spec, definition.grid, definition.layout
     start = bucket_start_sql(grid, quoted(spec.time_column), spans)
     groups = {spec.bucket_start: start} if spec.bucket_start else {}
-    if spec.bucket_end:
-        groups[spec.bucket_end] = bucket_end_sql(grid, f"({start})", spans)
+    groups |= ends_sql(spec, grid, f"({start})", spans)
     groups |= {key.name: key.sql for key in spec.keys}
     columns = {name.lower() for name in rows.columns}
     rows = rows.select("*", *[sf.expr(sql).alias(n) for n, sql in groups.items() if n.lower() not in columns])

@@ -1,0 +1,39 @@
+"""A name of a table or an aggregate that nothing has is answered with the one that was meant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from materializer.errors import TableNotFoundError, UnknownAggregateError
+from materializer.services.definitions.sources import resolve_source
+from tests.services.no_spark import Lake, view
+
+
+def _no_engine() -> None:
+    raise AssertionError
+
+
+@pytest.mark.parametrize(("name", "hint"), [("tradse", "did you mean `trades`?"), ("orders", "name it in [sources]")])
+def test_a_source_that_was_meant_is_named(tmp_path: Path, name: str, hint: str) -> None:
+    """
+    If one is near; another name is no slip of it.
+    """
+    with pytest.raises(TableNotFoundError) as caught:
+        resolve_source(name, str(tmp_path), {"trades": "raw/trades"}, {}, _no_engine)  # type: ignore[arg-type]
+
+    assert caught.value.hint.startswith(hint)
+
+
+@pytest.mark.parametrize(("name", "hint"), [("huors", "did you mean 'Hours'?"), ("sessions", "name one of them")])
+def test_an_aggregate_that_was_meant_is_named(tmp_path: Path, name: str, hint: str) -> None:
+    """
+    As it is written in the lake, whatever letters were typed.
+    """
+    lake = Lake(tmp_path)
+    lake.apply(view("Hours", "time_bucket('1 hour', ts)", column="ts"))
+    with pytest.raises(UnknownAggregateError) as caught:
+        lake.wired.journal.view().named(name)
+
+    assert caught.value.hint.startswith(hint)
