@@ -54,6 +54,8 @@ def test_the_list_can_only_be_lowered() -> None:
 ON_THIS_MACHINE = {
     "materializer/lake/places.py": "the one module that knows what a place is",
     "materializer/lake/store_settings.py": "each cloud's files with credentials, in the user's home",
+    "materializer/lake/hostile.py": "pipes and devices, which only a path has",
+    "materializer/lake/links.py": "symbolic links, which only a path has",
     "materializer/services/processes.py": "/proc: which processes of this machine live",
     "materializer/services/quality/check.py": "a folder for pages that people read",
     "materializer/api/opened.py": "the root of a lake on this machine, as its callers know it",

@@ -100,13 +100,13 @@ def folded(state: AggregateState | None, row: Row) -> AggregateState | None:
 
 
 def _refuse_definition(state: AggregateState) -> None:
-    """Refuse a definition that nobody could have applied."""
+    """Refuse a definition that `apply` would have refused."""
     try:
         spec = AggregateSpec.from_json(state.spec)
     except (ValueError, KeyError, TypeError, AttributeError, IndexError):
-        return  # nothing can use it, which whoever tries is told
+        return  # nothing can use it, and what tries says so
     if problem := next(problems_of(spec), ""):
-        msg = f"its definition is none that anybody could have applied: {problem}"
+        msg = f"its definition is one that 'apply' refuses: {problem}"
         raise ValueError(msg)
 
 

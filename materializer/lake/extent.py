@@ -20,6 +20,7 @@ from deltalake import DeltaTable
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import Span, SpanSet
 from materializer.lake.failures import translated
+from materializer.lake.hostile import refuse_outside
 from materializer.lake.keys import Within, may_hold
 from materializer.lake.statistics import DAY, FileRange, TimeColumn, column_bounds, partition_bounds
 from materializer.lake.table import DeltaFolder
@@ -190,6 +191,7 @@ def file_bounds(
         highest = _instants(actions, "max", column)
         zipped = zip(rows, nulls, lowest, highest, strict=True)
         ranges = [column_bounds(r, n, low, high, column.time_type) for r, n, low, high in zipped]
+    refuse_outside(str(table.table_uri), paths)
     for path, size, bounds in zip(paths, sizes, ranges, strict=True):
         yield unquote(path) if "%" in path else path, size, bounds
 

@@ -28,6 +28,7 @@ from materializer.lake.capture.int96 import why_misread
 from materializer.lake.extent import file_bounds, instants_of, time_column
 from materializer.lake.failures import failure, is_of_storage, translated
 from materializer.lake.features import features_of, is_typed_by_others
+from materializer.lake.hostile import refuse_irregular
 from materializer.lake.key_rows import having_keys, is_of_keys, values_of
 from materializer.lake.keys import Within
 from materializer.lake.log import Commit
@@ -379,6 +380,7 @@ def _lies_elsewhere(name: str) -> bool:
 
 def _dataset(table: DeltaTable, path: str, wanted: Mapping[str, int]) -> _Files | None:
     """Return some files of a table, given with their sizes; None if one of them cannot be found."""
+    refuse_irregular(path, wanted)
     import pyarrow.dataset as ds  # noqa: PLC0415 - it imports pandas, which costs time that most commands do not have
 
     # Spark stores timestamps as INT96; as nanoseconds, which is the default, they could not hold every time

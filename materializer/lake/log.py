@@ -21,6 +21,7 @@ from materializer.core.time.spans import Span
 from materializer.errors import NOTHING, LogGapError, SourceDamagedError, StorageError
 from materializer.lake import places
 from materializer.lake.failures import first_line, hint_of, missing, translated
+from materializer.lake.hostile import is_outside, refuse_outside
 from materializer.lake.statistics import TimeColumn, bounds
 
 __all__ = [
@@ -257,7 +258,7 @@ def json_line(path: str, version: int, line: str) -> dict[str, Any]:
     """Return one action; raises SourceDamagedError if the line is not a JSON object."""
     try:
         data = json.loads(line)
-    except ValueError as exc:
+    except (ValueError, RecursionError) as exc:
         raise _unreadable(path, version, first_line(exc)) from exc
     if not isinstance(data, dict):
         raise _unreadable(path, version, "a line is not an object")
@@ -352,6 +353,7 @@ def _commit(path: str, version: int, actions: list[dict[str, Any]], column: Time
                     case "remove":
                         removes.append(_file(body, column))
                     case "cdc":
+                        refuse_outside(path, [body["path"]])
                         changes.append(ChangeFile(body["path"], body.get("size") or 0))
                     case "commitInfo":
                         info = body
@@ -363,7 +365,7 @@ def _commit(path: str, version: int, actions: list[dict[str, Any]], column: Time
                         protocol = _protocol(body)
                     case "txn":
                         transactions[body["appId"]] = int(body["version"])
-    except (KeyError, TypeError, ValueError, AttributeError) as exc:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as exc:
         raise _unreadable(path, version, f"unexpected form of an action ({first_line(exc)})") from exc
     return Commit(
         version,
@@ -381,6 +383,9 @@ def _commit(path: str, version: int, actions: list[dict[str, Any]], column: Time
 
 
 def _file(body: dict[str, Any], column: TimeColumn | None) -> DataFile:
+    if is_outside(body["path"]):
+        msg = f"it names a file outside of the table: {body['path'][:200]!r}"
+        raise ValueError(msg)
     partition = body.get("partitionValues") or {}
     vector = body.get("deletionVector")
     stats = body.get("stats")

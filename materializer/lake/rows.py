@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from deltalake.exceptions import DeltaError
 
 from materializer.core.time.slice_column import SliceColumn
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
+from materializer.errors import MaterializerError
 from materializer.lake import places
 from materializer.lake.extent import file_bounds, instants_of, time_column
 from materializer.lake.failures import translated
+from materializer.lake.hostile import refuse_irregular, refuse_outside
 from materializer.lake.predicates import inside
-from materializer.lake.table import DeltaFolder, open_table
+from materializer.lake.table import DeltaFolder, identity, open_table
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_REGULAR: Final[set[tuple[str, int, places.Identity | None]]] = set()
+"""The version of a table whose files were looked at last."""
 
 
 def row_count(path: str) -> int | None:
@@ -40,6 +46,26 @@ def lost_file(path: str) -> str | None:
     with translated(path, "reading"):
         names = pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()["path"].to_pylist()
     return next(places.missing_of(path, map(unquote, names)), None)
+
+
+def refuse_unfit_files(path: str, version: int) -> None:
+    """Refuse a table on a path of which a file is no regular one, or lies outside of it, before Spark waits for it; once for each version.
+
+    Raises:
+        SourceDamagedError: If there is one.
+    """
+    known = (path, version, identity(path, version)) if places.is_local(path) else None
+    if known is None or known in _REGULAR:
+        return
+    try:
+        with DeltaFolder.at(path).reading(version) as table:
+            names = pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()["path"].to_pylist()
+    except (MaterializerError, DeltaError):
+        return  # what the library cannot open is for Spark to open
+    refuse_outside(path, names)
+    refuse_irregular(path, map(unquote, names))
+    _REGULAR.clear()
+    _REGULAR.add(known)
 
 
 def to_pandas(path: str) -> pd.DataFrame:

@@ -23,6 +23,7 @@ from materializer.errors import (
 )
 from materializer.lake import places
 from materializer.lake.failures import missing, translated
+from materializer.lake.hostile import refuse_deep
 from materializer.lake.log import Commit, commit_file, forget, latest_version, placed, read_commit, tail
 from materializer.lake.reads import fact, table_at
 from materializer.lake.statistics import TimeColumn
@@ -319,6 +320,7 @@ class DeltaFolder:
         """
         before = table.version()
         try:
+            refuse_deep(self.path)
             table.update_incremental()
         except (DeltaError, OSError):
             return False
@@ -404,6 +406,7 @@ def open_table(path: str, version: int | None = None) -> DeltaTable:
     """
     if places.is_local(path) and not places.is_folder(path):  # the library would make the folder
         raise missing(path)
+    refuse_deep(path)
     try:
         with translated(path, "reading"):
             return DeltaTable(path, version=version, storage_options=places.options_of(path))

@@ -131,7 +131,7 @@ def _compile(state: AggregateState) -> Definition:
 
 
 def refuse_links(root: str, name: str) -> None:
-    """Refuse an aggregate of which a folder is a symbolic link; whoever writes to it asks before.
+    """Refuse an aggregate of which a folder is a symbolic link; a writer asks before.
 
     Raises:
         OutsideLakeError: If one is a link. Nothing was written.

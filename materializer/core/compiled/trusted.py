@@ -1,6 +1,6 @@
 """Definitions that are read from a lake are checked like those that a person types: names, types, and what expressions call.
 
-Whoever can write to the journal would else run any function of Spark as the next refresh. The check is made once for each
+A process that can write to the journal would else run any function of Spark as the next refresh. The check is made once for each
 definition that a process compiles. A text whose calls all have known names needs no parser, which is nearly every text.
 """
 
@@ -31,7 +31,7 @@ _BEFORE: Final = re.compile(r"([\w`]*)\s*\(", re.ASCII)
 
 
 def problems_of(spec: AggregateSpec) -> Iterator[str]:
-    """Yield what nobody could have applied of a definition, in words."""
+    """Yield what `apply` would have refused of a definition, in words."""
     if not NAME.match(spec.name):
         yield f"its name is {spec.name[:60]!r}"
     for text in _texts(spec):

@@ -18,6 +18,7 @@ from deltalake.exceptions import DeltaError
 
 from materializer.lake import places
 from materializer.lake.arrow import plain
+from materializer.lake.hostile import refuse_irregular
 from materializer.lake.log import Commit
 from materializer.lake.reads import table_at
 from materializer.lake.types import columns_of
@@ -65,6 +66,8 @@ def changed_rows(table: DeltaTable, path: str, run: Sequence[Commit], columns: S
         ArrowInvalid: If the rows do not fit the schema.
     """
     shared, changed = table_at(path), [c for c in run if c.is_data_change]
+    names = [f.path for c in changed for f in c.change_files] + [f.path for c in changed for f in c.adds]
+    refuse_irregular(path, map(unquote, names))
     if shared is None or not changed:
         return _feed(table, path, run, columns).select(list(columns))
     schema = table.schema().to_json()

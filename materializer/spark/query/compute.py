@@ -25,6 +25,7 @@ from materializer.core.spec.table_names import in_sql
 from materializer.core.time.spans import EVERYTHING, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.lake.keys import FROM, KEY, Within
+from materializer.lake.rows import refuse_unfit_files
 from materializer.spark.query.catalogs import refuse_moved
 from materializer.spark.runtime.connect import is_connect
 from materializer.spark.runtime.failures import is_too_large
@@ -75,6 +76,7 @@ def read_version(spark: SparkSession, source: SourceIdentity, version: int) -> D
     """Read a table at a pinned version: its stored rows or, for a :class:`ComputedSource`, its computed rows."""
     if isinstance(source, ComputedSource):
         return source.frame()
+    refuse_unfit_files(source.path, version)
     return _opened(spark, spark.read.format("delta").option("versionAsOf", version), source)
 
 
