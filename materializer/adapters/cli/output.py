@@ -24,6 +24,7 @@ from materializer.adapters.cli.render.result import Result
 from materializer.adapters.cli.words import visible, wrapped
 from materializer.core.spec.spec import TimeType
 from materializer.errors import DefinitionError, MaterializerError
+from materializer.errors.base import masked
 
 WIDTH = 100
 _BUG = (
@@ -131,7 +132,7 @@ class TextOutput:
 
     def crash(self, error: BaseException) -> None:
         """See :class:`Output`."""
-        self._err.text("".join(traceback.format_exception(error)).split("\n")[:-1])
+        self._err.text(masked("".join(traceback.format_exception(error))).split("\n")[:-1])
         self._err.text(wrapped(_BUG, "bug: ", width=self._width), red="bug:")
 
     def interrupted(self, state: str) -> None:
@@ -221,8 +222,10 @@ class JsonOutput:
 
     def crash(self, error: BaseException) -> None:
         """See :class:`Output`."""
-        text = "".join(traceback.format_exception(error))
-        self._error(_error_form("bug", str(error) or type(error).__name__, _BUG, "unknown", {"traceback": text}, 70))
+        text = masked("".join(traceback.format_exception(error)))
+        self._error(
+            _error_form("bug", masked(str(error)) or type(error).__name__, _BUG, "unknown", {"traceback": text}, 70)
+        )
 
     def interrupted(self, state: str) -> None:
         """See :class:`Output`."""
@@ -270,10 +273,10 @@ class _LogLines(logging.Formatter):
     """The form of warnings that go to the terminal because no handler takes them."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name that the library asks for
-        return visible(super().formatMessage(record))
+        return visible(masked(super().formatMessage(record)))
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 - the name that the library asks for
-        return "\n".join(map(visible, super().formatException(ei).split("\n")))
+        return "\n".join(map(visible, masked(super().formatException(ei)).split("\n")))
 
 
 def show_logs() -> None:
