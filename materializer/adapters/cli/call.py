@@ -81,7 +81,7 @@ class CommandCall:
     def fail(self, error: MaterializerError) -> None:
         """Show an error and go on; the worst error decides the exit status.
 
-        Where the journal was lost, nobody is told that an aggregate was never defined.
+        Where the journal was lost, that is the error, and not that an aggregate was never defined.
         """
         if isinstance(error, UnknownAggregateError):
             error = next((e for e in self.lake.unusable() if isinstance(e, JournalLostError)), error)

@@ -110,7 +110,7 @@ class Facts:
         return is_cheaper(estimate, others, less, self.tie)
 
     def why_dearer(self, raw: Estimate, chosen: Estimate, strategy: str) -> str:
-        """Return in words what speaks for a strategy and against reading raw rows, whose price is told beside it."""
+        """Return in words what speaks for a strategy and against reading raw rows, whose price stands beside it."""
         if self.only == strategy:
             return f"'{strategy}' was asked for"
         if raw.rows > chosen.rows:
