@@ -31,7 +31,7 @@ PATIENCE = 1.5
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Materializer:
+def lake(tmp_path_factory: pytest.TempPathFactory, spark: object) -> Materializer:
     """A lake with an aggregate."""
     root = tmp_path_factory.mktemp("shown")
     tables.append(root / "trades", page_lakes.trades(range(2)))

@@ -49,7 +49,7 @@ VIEW = "CREATE MATERIALIZED VIEW {} COMMENT '{}' AS SELECT time_bucket('1 hour',
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Materializer:
+def lake(tmp_path_factory: pytest.TempPathFactory, spark: object) -> Materializer:
     """A lake with such texts as values of a key, as the name of a column, of a source, and as a comment."""
     root = tmp_path_factory.mktemp("hostile")
     texts = [*(command for command, _ in COMMANDS.values()), NEW_LINE, PLAIN]
@@ -130,7 +130,6 @@ READING = [
     ["plan", "hourly"],
     ["history", "hourly"],
     ["refresh", "hourly"],
-    ["verify", "hourly"],
     ["doctor"],
     ["versions", "hourly"],
     ["repair", "hourly"],
