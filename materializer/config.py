@@ -48,7 +48,7 @@ class SparkConfig:
     memory: str = "2g"
     patience: int = 120
     jars: Path | None = None
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)  # it may hold keys of a store
 
     @property
     def is_local(self) -> bool:
@@ -375,7 +375,7 @@ def _flat(data: Mapping[str, Any], section: str = "") -> Iterator[tuple[str, Any
 
 
 _SECTIONS = ("spark", "limits", "quality", "quality.canaries", "openlineage", "metrics")
-_SECRET = ("spark.remote", "storage", "openlineage.url", "metrics.endpoint")
+_SECRET = ("spark.remote", "spark.options", "storage", "openlineage.url", "metrics.endpoint")
 KEYS: dict[str, values.Convert] = {
     "lake": values.location,
     "sources": values.sources,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from materializer.core.aggregates.python import PythonAggregate, by_name
+from materializer.errors.base import know
 from materializer.journal.journal import Journal
 from materializer.lake import places
 from materializer.lake.reads import SharedReads
@@ -46,6 +47,8 @@ def wired(
         UsageError: If a Python aggregate or an output handler cannot be imported, or has an unfit name.
     """
     configure(config.storage)
+    addresses = (config.spark.remote, config.openlineage.url, config.metrics.endpoint)
+    know("settings", config.spark.options, filter(None, addresses))
     folder = places.resolved(root)
     if session is not None:
         from materializer.spark.runtime.session import refuse_unsafe_settings

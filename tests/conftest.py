@@ -11,12 +11,12 @@ import time
 import tomllib
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import drawn
+from tests import browsers, drawn
 from tests.servers import proxy as proxies
 from tests.servers import s3 as servers
 
@@ -164,6 +164,12 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.S3Server]:
         pytest.skip(servers.MISSING)
     with servers.started(tmp_path_factory.mktemp("s3")) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """See :mod:`tests.browsers`; Playwright is started once."""
+    yield from browsers.chromium()
 
 
 @pytest.fixture

@@ -37,7 +37,8 @@ class Reporting(OpenedLake):
     def report_server(self, port: int = 0) -> ReportServer:
         """Return a server of the report page on this machine; ``serve_forever()`` answers until ``shutdown()``.
 
-        It answers ``GET`` alone, is bound to the loopback address, and shows each change of the journal. Its address is ``url``.
+        It answers ``GET`` alone, is bound to the loopback address, and shows each change of the journal. Its address is ``url``,
+        which has a token of this server: nothing is shown without it, nor to other sites in a browser.
 
         Args:
             port: The port; 0 for a free one.

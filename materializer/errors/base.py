@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 NOTHING = "nothing was written"
 UNKNOWN = "what had been written is not known; the next command finds out"
 
+_settings: dict[str, tuple[Mapping[str, str], tuple[str, ...]]] = {}
+
+
+def know(room: str, settings: Mapping[str, str], addresses: Iterable[str] = ()) -> None:
+    """Set the settings of a room of the configuration, whose secrets no text has from now on.
+
+    Args:
+        room: Which settings; those of before are forgotten.
+        settings: Values by name; those count whose names are of secrets.
+        addresses: URLs, whose passwords and tokens count.
+    """
+    _settings[room] = settings, tuple(addresses)
+
+
+def masked(text: str) -> str:
+    """Return a text without secrets; see :func:`~materializer.errors.masking.without_secrets`."""
+    from materializer.errors.masking import without_secrets  # noqa: PLC0415 (only with errors)
+
+    return without_secrets(text, _settings.values())
+
 
 class MaterializerError(Exception):
-    """The root of all errors that are not bugs.
+    """The root of all errors that are not bugs. Its texts have no secrets, whatever it was made of.
 
     Args:
         message: What happened, lower-case, one sentence, with found and expected.
@@ -25,11 +46,12 @@ class MaterializerError(Exception):
     default_wrote: ClassVar[str] = UNKNOWN
 
     def __init__(self, message: str, *, hint: str | None = None, wrote: str | None = None, **values: Any) -> None:
+        message = masked(message)
         super().__init__(message)
         self.message = message
-        self.hint = self.default_hint if hint is None else hint
-        self.wrote = self.default_wrote if wrote is None else wrote
-        self.values = values
+        self.hint = self.default_hint if hint is None else masked(hint)
+        self.wrote = self.default_wrote if wrote is None else masked(wrote)
+        self.values = {key: masked(value) if isinstance(value, str) else value for key, value in values.items()}
 
     def follows(self, done: str) -> None:
         """Put *done*, which the same command wrote before the failed step, in front of ``wrote``."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from materializer.errors.base import UnwrittenError
+from materializer.errors.base import UnwrittenError, masked
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,10 @@ class Problem:
     line: int = 0
     column: int = 0
     about: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", masked(self.message))
+        object.__setattr__(self, "hint", masked(self.hint))
 
     def __str__(self) -> str:
         place = (

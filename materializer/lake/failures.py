@@ -19,8 +19,8 @@ from materializer.errors import (
     StorageError,
     TableNotFoundError,
 )
+from materializer.errors.base import masked
 from materializer.lake import places
-from materializer.lake.store_settings import without_secrets
 
 _STORAGE = re.compile(
     r"No space left|Permission denied|Read-only file system|Disk quota|Input/output error|Stale file handle"
@@ -140,6 +140,6 @@ def unfit(path: str) -> str:
 
 def first_line(exc: BaseException) -> str:
     """Return the readable part of a message: no colours, no stack trace, no secrets, at most 300 characters."""
-    text = without_secrets(re.sub(r"\x1b\[[0-9;]*m", "", str(exc)).strip())
+    text = masked(re.sub(r"\x1b\[[0-9;]*m", "", str(exc)).strip())
     lines = [line.strip() for line in text.splitlines() if line.strip() and "<unknown>" not in line]
     return (lines[0] if lines else type(exc).__name__)[:300]

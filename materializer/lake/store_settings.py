@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import configparser
 import os
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from materializer.errors.base import know
+
 SCHEMES: Final = {"s3": "aws_", "az": "azure_", "abfs": "azure_", "abfss": "azure_", "gs": "google_"}
 """Schemes of stores, each with the prefix of its settings."""
-_SECRET: Final = re.compile(r"secret|token|password|account_key|sas|credential|service_account_key")
-_SIGNATURE: Final = re.compile(r"((?:sig|X-Amz-Signature|X-Goog-Signature)=)[^&\s\"']+", re.IGNORECASE)
 _KEYS: Final = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
 _OTHER_SOURCES: Final = ("aws_web_identity_token_file", "aws_container_credentials_relative_uri")
-_SHORTEST: Final = 4
-"""A value below this length is no secret, and would be found in any text."""
 
 _configured: dict[str, str] = {}
 
@@ -26,6 +23,7 @@ def configure(settings: Mapping[str, str]) -> None:
     """Set what ``[storage]`` of the configuration says, from now on and for every place of this process."""
     _configured.clear()
     _configured.update({key.lower(): value for key, value in settings.items()})
+    know("storage", _configured)
 
 
 def options_of(scheme: str) -> dict[str, str]:
@@ -74,18 +72,6 @@ def environment_of(scheme: str) -> dict[str, str]:
     """Return the environment variables of a store's cloud, which its client reads when it is made."""
     prefix = SCHEMES[scheme].upper()
     return {key: value for key, value in os.environ.items() if key.startswith(prefix)}
-
-
-def without_secrets(text: str) -> str:
-    """Return a text without the secrets of the settings, of the environment and of signed URLs."""
-    known = [*os.environ.items(), *_configured.items()]
-    for value in {value for key, value in known if _is_secret(key.lower()) and len(value) >= _SHORTEST}:
-        text = text.replace(value, "***")
-    return _SIGNATURE.sub(r"\1***", text)
-
-
-def _is_secret(key: str) -> bool:
-    return key.startswith(tuple(SCHEMES.values())) and _SECRET.search(key) is not None
 
 
 def _of_profile() -> dict[str, str]:

@@ -21,7 +21,8 @@ from obstore.exceptions import (
 )
 from obstore.store import ObjectStore, from_url
 
-from materializer.lake.store_settings import environment_of, options_of, without_secrets
+from materializer.errors.base import masked
+from materializer.lake.store_settings import environment_of, options_of
 
 WHOLE: Final = 8 << 20
 """A file of up to this size is read in one request."""
@@ -172,7 +173,7 @@ class StorePlace:
         except (BaseError, FileNotFoundError) as exc:
             number = next((number for kind, number in _NUMBERS if isinstance(exc, kind)), errno.EIO)
             said = _SAID.search(str(exc))
-            text = without_secrets(f"{said[1]}: {said[2]}" if said else str(exc).strip().partition("\n")[0])
+            text = masked(f"{said[1]}: {said[2]}" if said else str(exc).strip().partition("\n")[0])
             if "NoSuchBucket" in str(exc):
                 number, text = errno.ENODEV, f"there is no bucket '{self.bucket}'"
             elif _ELSEWHERE.search(str(exc)):

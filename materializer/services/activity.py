@@ -19,6 +19,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from materializer.core.time.spans import Span
+from materializer.errors.base import masked
 
 if TYPE_CHECKING:
     from queue import SimpleQueue
@@ -246,7 +247,7 @@ def _short(exc: BaseException) -> str:
     """Return the text of an error on one line, without what an address may hold besides host and port."""
     from re import sub  # noqa: PLC0415 (only with listeners)
 
-    text = " ".join(str(exc).split())
+    text = masked(" ".join(str(exc).split()))
     return sub(r"(://)[^/@\s]*@", r"\1", sub(r"(https?://[^\s?'\"]*)\?[^\s'\"]*", r"\1", text))[:300]
 
 
@@ -314,7 +315,7 @@ _SILENT: Final = Telling(None, None)
 def log(warnings: Sequence[str]) -> None:
     """Log warnings that no report has room for."""
     for warning in warnings:
-        _LOG.warning("%s", warning)
+        _LOG.warning("%s", masked(warning))
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import typer
 
 from materializer.adapters.cli import completion
 from materializer.adapters.cli.conversion import PlainGroup
-from materializer.adapters.cli.output import JsonOutput, Output, TextOutput
+from materializer.adapters.cli.output import JsonOutput, Output, TextOutput, show_logs
 from materializer.errors import UsageError
 
 _NAMES: Final = {
@@ -87,6 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: Arguments without the program's name; the process's own by default.
     """
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # Arrow's own pool keeps what two threads have freed
+    show_logs()
     arguments = list(sys.argv[1:] if argv is None else argv)
     if completion.is_asked():
         completion.begin()

@@ -25,8 +25,12 @@ def begin() -> None:
 
 
 def aggregates(incomplete: str) -> list[str]:
-    """Return the names of aggregates that begin so, of the lake of the environment or of the configuration; none if it cannot be read."""
+    """Return the names of aggregates that begin so, of the lake of the environment or of the configuration; none if it cannot be read.
+
+    A name that a terminal would obey is left out.
+    """
     from materializer import config
+    from materializer.adapters.cli.words import visible
     from materializer.errors import MaterializerError
     from materializer.journal.journal import Journal
 
@@ -35,4 +39,5 @@ def aggregates(incomplete: str) -> list[str]:
         states = Journal(os.environ.get("MATERIALIZER_LAKE") or str(settings.lake)).view().states
     except (MaterializerError, OSError):
         return []
-    return sorted(s.name for s in states.values() if s.name.startswith(incomplete))
+    names = sorted(s.name for s in states.values() if s.name.startswith(incomplete))
+    return [name for name in names if visible(name) == name]

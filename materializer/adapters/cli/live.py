@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from materializer.adapters.cli.words import count, duration, number
+from materializer.adapters.cli.words import count, duration, number, visible
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.instants import MILLISECOND, render
 
@@ -62,7 +62,7 @@ def watch(lake: Materializer, name: str | None, interval: float, console: Consol
 
 def of_lake(lake: Materializer) -> RenderableType:
     """Return all aggregates, what is wrong first."""
-    page = lake.report_data()
+    page = _shown(lake.report_data())
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True)
     for header, right in (
         ("aggregate", 0),
@@ -102,7 +102,7 @@ def of_lake(lake: Materializer) -> RenderableType:
 
 def of_aggregate(lake: Materializer, name: str, width: int) -> RenderableType:
     """Return one aggregate: its time line, its last refreshes and the next plan."""
-    page = lake.report_data(name)
+    page = _shown(lake.report_data(name))
     facts, plan = page["facts"], page["plan"]
     head = Text.assemble((page["name"], "bold"), "  ", _state(facts["state"]), f"  {number(facts['rows'] or 0)} rows")
     head.append(f", version {facts['cursor']} of {facts['newest']}" if facts["newest"] is not None else "")
@@ -172,6 +172,19 @@ def _refreshes(columns: Mapping[str, list[Any]], width: int) -> Table:
             took,
         )
     return table
+
+
+def _shown(value: Any) -> Any:
+    """Return a page whose texts a terminal has nothing to obey in."""
+    match value:
+        case str():
+            return visible(value)
+        case Mapping():
+            return {key: _shown(each) for key, each in value.items()}
+        case list() | tuple():
+            return [_shown(each) for each in value]
+        case _:
+            return value
 
 
 def _state(word: str) -> Text:

@@ -2,12 +2,13 @@
 
 Results go to standard output, errors to standard error. When the reader of a pipe has closed it, the command works on and
 prints nothing more. Text keeps to the terminal's width, or to 100 columns where there is no terminal; only a terminal gets
-colour or a progress bar.
+colour or a progress bar. Text of a lake is shown, never obeyed: what is a command to a terminal is written out.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import sys
@@ -20,9 +21,10 @@ import typer
 from materializer.adapters.cli.progress import BarWatch, LineWatch, SilentWatch, Watch
 from materializer.adapters.cli.render.apply import more_about, problem_lines
 from materializer.adapters.cli.render.result import Result
-from materializer.adapters.cli.words import wrapped
+from materializer.adapters.cli.words import visible, wrapped
 from materializer.core.spec.spec import TimeType
 from materializer.errors import DefinitionError, MaterializerError
+from materializer.errors.base import masked
 
 WIDTH = 100
 _BUG = (
@@ -75,8 +77,15 @@ class Pipe:
         self.stream = stream
         self.is_terminal = stream.isatty()
 
+    def text(self, lines: Iterable[str], red: str = "") -> None:
+        """Write lines of text in which a terminal has nothing to obey; the first word is red if it is *red*, on a terminal."""
+        shown = [*map(visible, lines)]
+        if red and shown and shown[0].startswith(red) and self.is_terminal and "NO_COLOR" not in os.environ:
+            shown[0] = f"\x1b[1;31m{red}\x1b[0m{shown[0].removeprefix(red)}"
+        self.lines(shown)
+
     def lines(self, lines: Iterable[str]) -> None:
-        """Write lines and flush them."""
+        """Write lines as they are, and flush them."""
         try:
             self.stream.write("".join(f"{line}\n" for line in lines))
             self.stream.flush()
@@ -105,7 +114,7 @@ class TextOutput:
 
     def show(self, result: Result) -> None:
         """See :class:`Output`."""
-        self._out.lines(result.lines(self._width))
+        self._out.text(result.lines(self._width))
 
     def announce(self, result: Result) -> None:
         """See :class:`Output`."""
@@ -115,20 +124,20 @@ class TextOutput:
         """See :class:`Output`."""
         if is_long and self._err.is_terminal:
             return BarWatch(name, self._err.stream)
-        return LineWatch(name, time_type, self._out.lines, width=self._width, is_long=is_long)
+        return LineWatch(name, time_type, self._out.text, width=self._width, is_long=is_long)
 
     def fail(self, error: MaterializerError) -> None:
         """See :class:`Output`."""
-        self._err.lines(self._error_lines(error))
+        self._err.text(self._error_lines(error), red="error:")
 
     def crash(self, error: BaseException) -> None:
         """See :class:`Output`."""
-        self._err.lines("".join(traceback.format_exception(error)).splitlines())
-        self._err.lines([*wrapped(_BUG, self._red("bug: "), width=self._width)])
+        self._err.text(masked("".join(traceback.format_exception(error))).split("\n")[:-1])
+        self._err.text(wrapped(_BUG, "bug: ", width=self._width), red="bug:")
 
     def interrupted(self, state: str) -> None:
         """See :class:`Output`."""
-        self._err.lines(["", *wrapped(state, "interrupted: ", width=self._width)])
+        self._err.text(["", *wrapped(state, "interrupted: ", width=self._width)])
 
     @property
     def can_ask(self) -> bool:
@@ -138,14 +147,14 @@ class TextOutput:
     def ask(self, question: str) -> bool:
         """See :class:`Output`."""
         try:
-            return typer.confirm(question)
+            return typer.confirm(visible(question))
         except typer.Abort:
             raise KeyboardInterrupt from None
 
     def answer(self, question: str, proposal: str) -> str:
         """See :class:`Output`."""
         try:
-            return str(typer.prompt(question, default=proposal)).strip()
+            return str(typer.prompt(visible(question), default=proposal)).strip()
         except typer.Abort:  # the end of the input, or Ctrl-C
             raise KeyboardInterrupt from None
 
@@ -157,20 +166,17 @@ class TextOutput:
         if isinstance(error, DefinitionError):
             shown = [line for p in error.problems for line in problem_lines(p, width)]
             head = [
-                f"{self._red('error:')} {len(error.problems)} problem{'s'[: len(error.problems) != 1]} in the definitions",
+                f"error: {len(error.problems)} problem{'s'[: len(error.problems) != 1]} in the definitions",
                 *shown,
             ]
         else:
             first, *rest = error.message.split("\n")
-            head = wrapped(first, f"{self._red('error:')} ", width=width)
+            head = wrapped(first, "error: ", width=width)
             head += [line for text in rest for line in wrapped(text.strip(), "    ", width=width)]
         text, *commands = (error.hint or more_about(error.code)).split("\n")
         hint = wrapped(text, "  hint: ", width=width)
         hint += [f"    {line}" for line in commands]  # not wrapped: a line break inside a command would change it
         return [*head, *hint, *wrapped(f"{error.wrote} ({error.code})", "  ", width=width)]
-
-    def _red(self, text: str) -> str:
-        return f"\x1b[1;31m{text}\x1b[0m" if self._err.is_terminal and "NO_COLOR" not in os.environ else text
 
 
 class JsonOutput:
@@ -202,13 +208,13 @@ class JsonOutput:
     def announce(self, result: Result) -> None:
         """See :class:`Output`."""
         if self._tells_progress:
-            self._err.lines(result.lines(WIDTH))
+            self._err.text(result.lines(WIDTH))
 
     def watch(self, name: str, time_type: TimeType, *, is_long: bool) -> Watch:
         """See :class:`Output`."""
         if not self._tells_progress:
             return SilentWatch()
-        return LineWatch(name, time_type, self._err.lines, width=WIDTH, is_long=is_long)
+        return LineWatch(name, time_type, self._err.text, width=WIDTH, is_long=is_long)
 
     def fail(self, error: MaterializerError) -> None:
         """See :class:`Output`."""
@@ -216,8 +222,10 @@ class JsonOutput:
 
     def crash(self, error: BaseException) -> None:
         """See :class:`Output`."""
-        text = "".join(traceback.format_exception(error))
-        self._error(_error_form("bug", str(error) or type(error).__name__, _BUG, "unknown", {"traceback": text}, 70))
+        text = masked("".join(traceback.format_exception(error)))
+        self._error(
+            _error_form("bug", masked(str(error)) or type(error).__name__, _BUG, "unknown", {"traceback": text}, 70)
+        )
 
     def interrupted(self, state: str) -> None:
         """See :class:`Output`."""
@@ -251,10 +259,27 @@ def _error_form(code: str, message: str, hint: str, wrote: str, values: dict[str
 
 
 def _dump(form: dict[str, Any], indent: int | None = None) -> str:
-    return json.dumps(form, indent=indent, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(form, indent=indent, ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8", "backslashreplace").decode()  # half a character is no text of UTF-8, but one of JSON
 
 
 def _width(out: Pipe) -> int:
     if out.is_terminal or "COLUMNS" in os.environ:
         return max(60, shutil.get_terminal_size((WIDTH, 24)).columns)
     return WIDTH
+
+
+class _LogLines(logging.Formatter):
+    """The form of warnings that go to the terminal because no handler takes them."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name that the library asks for
+        return visible(masked(super().formatMessage(record)))
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - the name that the library asks for
+        return "\n".join(map(visible, masked(super().formatException(ei)).split("\n")))
+
+
+def show_logs() -> None:
+    """Let warnings that are logged, and that no handler takes, go to standard error as text of ours does."""
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(_LogLines())

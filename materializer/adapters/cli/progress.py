@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, Self, TextIO
 from materializer.adapters.cli.render.gate import gate_text
 from materializer.adapters.cli.render.plan import short_plan_lines
 from materializer.adapters.cli.render.refresh import run_line, run_text
-from materializer.adapters.cli.words import count, duration, number, wrapped
+from materializer.adapters.cli.words import count, duration, number, visible, wrapped
 from materializer.core.refresh.plan import Plan
 from materializer.core.spec.spec import TimeType
 
@@ -133,9 +133,10 @@ class BarWatch(SilentWatch):
         from rich.progress import BarColumn, Progress, TextColumn
 
         console = Console(file=self._stream)
-        columns = (TextColumn("{task.description}"), BarColumn(bar_width=None), TextColumn("{task.fields[done]}"))
+        name = TextColumn("{task.description}", markup=False)
+        columns = (name, BarColumn(bar_width=None), TextColumn("{task.fields[done]}"))
         self._bar = Progress(*columns, console=console, expand=True)
-        self._task = self._bar.add_task(self._name, total=None, done="looking at the source")
+        self._task = self._bar.add_task(visible(self._name), total=None, done="looking at the source")
         self._bar.start()
         return self
 

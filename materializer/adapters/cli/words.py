@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.instants import render
@@ -11,6 +13,36 @@ from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 
 FEW = 4
 """Spans that a line names before it says how many more there are and where."""
+
+_COMMANDS: Final = re.compile(
+    r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ud800-\udfff\ufeff]"
+)
+"""What a terminal obeys, or leaves out, in place of showing it: control characters, and those that turn or end a line. A tab is none."""
+_SHORT: Final = {"\n": "\\n", "\r": "\\r"}
+
+
+def visible(text: str) -> str:
+    r"""Return a text in which everything is seen and nothing is obeyed, on one line.
+
+    Examples:
+        >>> visible("\x1b]0;gone\x07"), visible("a\nb"), visible("\u202eevil"), visible("naïve 東京 👍")
+        ('\\x1b]0;gone\\x07', 'a\\nb', '\\u202eevil', 'naïve 東京 👍')
+    """
+    if text.isprintable():
+        return text
+    return _COMMANDS.sub(
+        lambda m: _SHORT.get(m[0]) or f"\\{f'x{ord(m[0]):02x}' if m[0] < 'Ā' else f'u{ord(m[0]):04x}'}", text
+    )
+
+
+def cell_text(text: str) -> str:
+    r"""Return a value as it is shown among others: visible, and without tabs, which would shift what follows.
+
+    Examples:
+        >>> cell_text("a\tb")
+        'a\\tb'
+    """
+    return visible(text).replace("\t", "\\t")
 
 
 def number(n: int) -> str:
@@ -121,7 +153,7 @@ def labelled(pairs: Iterable[tuple[str, str]], *, width: int, indent: int = 2) -
 def wrapped(text: str, head: str = "", *, width: int) -> list[str]:
     """Return *text* after *head*, wrapped at *width* under itself; words and spans are never cut."""
     # a span stays in one piece: its blank is no place to break at
-    glued = _glue(text)
+    glued = _glue(" ".join(map(visible, text.split("\n"))))
     lines = textwrap.wrap(
         glued,
         max(width, len(head) + 30),
@@ -155,6 +187,7 @@ def table(
         >>> table(("name", "rows"), [("a", "1"), ("bcd", "20")], right=[1])
         ['name  rows', 'a        1', 'bcd     20']
     """
+    header, *rows = ([*map(cell_text, row)] for row in (header, *rows))
     aligned, columns = set(right), zip(header, *rows, strict=True)
     sizes = [max(1, *map(len, column)) for column in columns]
     line = "  ".join(f"{{:{'>' if i in aligned else '<'}{size}}}" for i, size in enumerate(sizes))

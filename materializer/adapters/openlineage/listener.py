@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from materializer.errors import MaterializerError, UsageError
+from materializer.errors.base import masked
 
 try:
     from openlineage.client.client import OpenLineageClient
@@ -222,7 +223,7 @@ def _job_facets(activity: Activity) -> dict[str, JobFacet]:
     if spec.comment:
         facets["documentation"] = documentation_job.DocumentationJobFacet(spec.comment)
     if spec.sql:
-        facets["sql"] = sql_job.SQLJobFacet(query=spec.sql, dialect="spark")
+        facets["sql"] = sql_job.SQLJobFacet(query=masked(spec.sql), dialect="spark")
     return facets
 
 

@@ -16,6 +16,7 @@ from typing import Final, Protocol
 from materializer.config import Config
 from materializer.core.refresh.plan import Plan
 from materializer.errors import LeaseLostError, MaterializerError, SparkError
+from materializer.errors.base import masked
 from materializer.journal.events import Event, Lease
 from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState
@@ -209,7 +210,7 @@ def _renewing(lake: LeasedLake, lease: Lease, ports: DeltaPorts) -> Iterator[Non
                 if not ports.renew(lease):
                     return
             except Exception as exc:  # noqa: BLE001 - only a lost lease ends this thread, or the lease of a living process runs out
-                _LOG.warning("a lease could not be renewed, which is tried again: %s", exc)
+                _LOG.warning("a lease could not be renewed, which is tried again: %s", masked(str(exc)))
 
     thread = threading.Thread(target=renew, name="materializer-lease", daemon=True)
     thread.start()

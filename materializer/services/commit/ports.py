@@ -30,6 +30,7 @@ from materializer.errors import (
     TablesAheadError,
     WriteFencedError,
 )
+from materializer.errors.base import masked
 from materializer.journal.events import Done, Event, Lease, LeaseRenewed, LeaseTaken
 from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState
@@ -271,7 +272,7 @@ class DeltaPorts(SwitchTables):
             try:
                 return self._computed_here(definition, plan, work, self._local)
             except NotLocal as exc:
-                self._why_moved = str(exc)
+                self._why_moved = masked(str(exc))
                 if (self.planner.request.options.executor or self._config.executor) == "local":
                     raise NotLocalError(
                         f"'{self.aggregate.name}' could not be computed without Spark: {exc}",

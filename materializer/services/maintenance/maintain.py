@@ -23,6 +23,7 @@ from materializer.core.policy.compaction import Group, depth, groups, is_small, 
 from materializer.core.policy.table_properties import every_of, retention_hours_of
 from materializer.core.spec.spec import AggregateSpec, TimeType
 from materializer.errors import LeaseLostError, MaterializerError
+from materializer.errors.base import masked
 from materializer.journal.events import Maintained
 from materializer.journal.state import AggregateState
 from materializer.lake import places
@@ -415,7 +416,9 @@ def afterwards(lake: Lake, state: AggregateState, numbers: list[int]) -> Afterwa
     except MaterializerError as exc:
         return Afterwards(tuple(reports), (f"the maintenance after it failed: {exc.message} ({exc.code})",))
     except Exception as exc:  # noqa: BLE001 - the refresh is done; a bug here must not make it fail
-        return Afterwards(tuple(reports), (f"the maintenance after it failed: {type(exc).__name__}: {exc}",))
+        return Afterwards(
+            tuple(reports), (f"the maintenance after it failed: {type(exc).__name__}: {masked(str(exc))}",)
+        )
     return Afterwards(tuple(reports))
 
 

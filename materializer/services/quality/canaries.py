@@ -27,6 +27,7 @@ from materializer.core.refresh.plan import Plan
 from materializer.core.time.grid import Grid
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
 from materializer.core.time.windows import spans_text
+from materializer.errors.base import masked
 from materializer.journal.state import AggregateState
 from materializer.lake.computed import Computed
 from materializer.lake.write.commit import part_of
@@ -177,7 +178,7 @@ def why_spark(
                 rows = local.read(aggregate.paths["output"], plan.output.version, names, near, column.name, column.type)
             return "" if are_equal(definition, expected, part_of(rows, column, spans)) else "rows that seem to differ"
     except NotLocal as exc:
-        return str(exc)
+        return masked(str(exc))
 
 
 def _leaves_dirt(state: AggregateState) -> bool:

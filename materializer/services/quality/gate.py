@@ -31,6 +31,7 @@ from materializer.core.refresh.plan import Lane, Plan
 from materializer.core.time.spans import Span, SpanSet
 from materializer.core.time.windows import spans_text
 from materializer.errors import CanaryError, DefinitionError, QualityGateError, WriteFencedError
+from materializer.errors.base import masked
 from materializer.journal.state import AggregateState
 from materializer.lake import places
 from materializer.lake.write.commit import append_rows, create_table, part_of
@@ -183,7 +184,7 @@ class Gate:
                 with bugs_left_to_spark():
                     return answered(LocalRows(columns, rows, frame))
             except NotLocal as exc:
-                self.left.append(f"its gate: {exc}")
+                self.left.append(f"its gate: {masked(str(exc))}")
         from materializer.spark.run.audit import RowsToCheck, answers_of  # noqa: PLC0415 (only where Spark runs)
 
         asked = [*checks, *CompiledSuite.of(suite, given, columns).checks]

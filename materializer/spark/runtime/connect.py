@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from materializer.config import Config
 from materializer.errors import NOTHING, ConfigError, ConnectLibraryMissingError, SparkError, SparkUnreachableError
+from materializer.errors.base import masked
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,7 +43,7 @@ def place_of(remote: str) -> str:
         >>> place_of("sc://host:443/;use_ssl=true;token=secret")
         'sc://host:443'
     """
-    return "sc://" + remote.removeprefix("sc://").partition("/")[0]
+    return masked("sc://" + remote.removeprefix("sc://").partition("/")[0])
 
 
 def open_session(config: Config) -> SparkSession:

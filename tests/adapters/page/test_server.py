@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -22,20 +23,21 @@ from tests.adapters import page_lakes
 
 
 @pytest.fixture
-def port(lake: Materializer) -> Iterator[int]:
-    """The port of a server."""
+def url(lake: Materializer) -> Iterator[str]:
+    """The address of a server."""
     server: Any = lake.report_server()
     thread = Thread(target=server.serve_forever)
     thread.start()
-    yield server.server_port
+    yield server.url
     server.shutdown()
     thread.join()
     server.server_close()
 
 
-def asked(port: int, path: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-    connection.request(method, path, headers=headers)
+def asked(url: str, path: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], bytes]:
+    at = urlsplit(url)
+    connection = http.client.HTTPConnection(at.netloc, timeout=30)
+    connection.request(method, at.path.removesuffix("/") + path, headers=headers)
     answer = connection.getresponse()
     found = answer.status, dict(answer.getheaders()), answer.read()
     connection.close()
@@ -52,22 +54,22 @@ def test_it_is_bound_to_the_loopback_address(lake: Materializer) -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
-def test_it_answers_get_alone(port: int, method: str) -> None:
+def test_it_answers_get_alone(url: str, method: str) -> None:
     """
     Any other method is refused, and says which are not.
     """
-    status, headers, _ = asked(port, "/", method)
+    status, headers, _ = asked(url, "/", method)
 
     assert (status, headers["Allow"]) == (405, "GET, HEAD")
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1", "localhost:1", ""])
-def test_a_name_of_another_host_is_refused(port: int, host: str) -> None:
+def test_a_name_of_another_host_is_refused(url: str, host: str) -> None:
     """
     So a page of somebody else, whose name leads to this machine, cannot read the lake.
     """
-    assert asked(port, "/", Host=host)[0] == 421
-    assert asked(port, "/", Host=f"localhost:{port}")[0] == 200
+    assert asked(url, "/", Host=host)[0] == 421
+    assert asked(url, "/", Host=f"localhost:{urlsplit(url).port}")[0] == 200
 
 
 @pytest.mark.parametrize(
@@ -76,30 +78,31 @@ def test_a_name_of_another_host_is_refused(port: int, host: str) -> None:
         "/../page.css",
         "/data/../../etc/passwd",
         "/data/%2e%2e%2f%2e%2e%2fsuite.js",
-        "/data/nothing.js",
+        "/data/nothing.json",
+        "/data/hourly.js",
         "/data/",
         "/files.py",
         "//etc/passwd",
     ],
 )
-def test_what_it_does_not_have_it_does_not_serve(port: int, path: str) -> None:
+def test_what_it_does_not_have_it_does_not_serve(url: str, path: str) -> None:
     """
     No path leads out of what a report has.
     """
-    assert asked(port, path)[0] == 404
+    assert asked(url, path)[0] == 404
 
 
-def test_it_serves_what_a_report_has(port: int, lake: Materializer) -> None:
+def test_it_serves_what_a_report_has(url: str, lake: Materializer) -> None:
     """
     The first page, assets and pages of aggregates, each with headers by which a browser loads nothing from elsewhere.
     """
-    for path in ("/", "/page.js", "/charts.js", "/page.css", "/echarts.min.js", "/data/hourly.js", "/version"):
-        status, headers, content = asked(port, path)
+    for path in ("/", "/page.js", "/charts.js", "/page.css", "/echarts.min.js", "/data/hourly.json", "/version"):
+        status, headers, content = asked(url, path)
         assert (status, bool(content)) == (200, True), path
         assert "default-src 'none'" in headers["Content-Security-Policy"]
-        status, of_head, content = asked(port, path, "HEAD")
+        status, of_head, content = asked(url, path, "HEAD")
         assert (status, of_head, content) == (200, headers | {"Date": of_head["Date"]}, b"")
-    assert json.loads(asked(port, "/version")[2]) == lake.journal.view().version
+    assert json.loads(asked(url, "/version")[2]) == lake.journal.view().version
 
 
 def test_it_shows_a_change_at_once(tmp_path: Path) -> None:
@@ -109,10 +112,10 @@ def test_it_shows_a_change_at_once(tmp_path: Path) -> None:
     made = page_lakes.lake(tmp_path)
     server: Any = made.report_server()
     Thread(target=server.serve_forever, daemon=True).start()
-    before = page_lakes.page_of(asked(server.server_port, "/data/hourly.js")[2].decode())
+    before = json.loads(asked(server.url, "/data/hourly.json")[2])
     tables.append(tmp_path / "trades", page_lakes.trades(range(2), minute=50))
     made.refresh("hourly", executor="local")
-    after = page_lakes.page_of(asked(server.server_port, "/data/hourly.js")[2].decode())
+    after = json.loads(asked(server.url, "/data/hourly.json")[2])
     server.shutdown()
     server.server_close()
 
@@ -139,8 +142,8 @@ def test_the_command_serves_until_it_is_interrupted(lake: Materializer) -> None:
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
-        port = int(process.stdout.readline().strip().rstrip("/").rpartition(":")[2])
-        assert asked(port, "/version")[0] == 200
+        url = process.stdout.readline().strip()
+        assert asked(url, "/version")[0] == 200
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 0
     finally:

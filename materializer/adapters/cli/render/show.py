@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from materializer.adapters.cli.render.result import Result, cell, estimate_form, value_form
-from materializer.adapters.cli.words import count, duration, labelled, size, table, wrapped
+from materializer.adapters.cli.words import cell_text, count, duration, labelled, size, table, wrapped
 from materializer.core.refresh.plan import Estimate, ReadCost
 
 if TYPE_CHECKING:
@@ -115,4 +115,4 @@ def _rows_lines(result: ShowResult | ChangesResult, none: str, width: int) -> It
     for at, row in enumerate(texts):
         if at:
             yield ""
-        yield from labelled(zip(result.columns, row, strict=True), width=width, indent=0)
+        yield from labelled(zip(result.columns, map(cell_text, row), strict=True), width=width, indent=0)

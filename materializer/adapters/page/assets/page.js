@@ -1,5 +1,5 @@
-/* The report page: what it shows lies in the page (the lake) and in data/NAME.js (each aggregate). Texts of a lake reach the
-   document as text nodes only, so nothing in them is ever markup. */
+/* The report page: what it shows lies in the page (the lake) and in data/NAME.js (each aggregate), or data/NAME.json where it is
+   served. Texts of a lake reach the document as text nodes only, so nothing in them is ever markup. */
 "use strict";
 (() => {
   const lake = { value: JSON.parse(document.getElementById("lake").textContent) };
@@ -73,10 +73,16 @@
   window.materializerPage = (name, page) => { loaded.set(name, page); waiting.get(name)?.(page); waiting.delete(name); };
   const page = (name, { again = false } = {}) => {
     if (loaded.has(name) && !again) return Promise.resolve(loaded.get(name));
-    return new Promise((done, failed) => {
+    return served ? fetched(name) : new Promise((done, failed) => {  // a page from a folder may not fetch
       waiting.set(name, done);
-      script(`data/${encodeURIComponent(name)}.js${served ? `?${Date.now()}` : ""}`).catch(failed);
+      script(`data/${encodeURIComponent(name)}.js`).catch(failed);
     });
+  };
+  const fetched = async (name) => {
+    const answer = await fetch(`data/${encodeURIComponent(name)}.json`);
+    if (!answer.ok) throw new Error(await answer.text());
+    loaded.set(name, await answer.json());
+    return loaded.get(name);
   };
 
   // -- the lake ----------------------------------------------------------------------------------------------------------
