@@ -46,7 +46,7 @@ def read(journal: str) -> Start | None:
     import gzip
     import zlib
 
-    with suppress(OSError, EOFError, ValueError, KeyError, TypeError, AttributeError, zlib.error):
+    with suppress(OSError, EOFError, ValueError, KeyError, TypeError, AttributeError, RecursionError, zlib.error):
         data = json.loads(gzip.decompress(places.read(_file(journal))))
         if data["format"] != _FORMAT:
             return None

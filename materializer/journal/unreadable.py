@@ -93,5 +93,5 @@ def _name_in(row: Row) -> str:
         data = json.loads(row.payload)
         name = str(data.get("name") or data.get("state", {}).get("name") or "")
         return name if NAME.match(name) else ""
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return ""

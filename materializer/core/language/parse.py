@@ -52,6 +52,14 @@ def parse_report(text: str, file: str = "", *, known_python: frozenset[str] = fr
     Raises:
         DefinitionError: With all problems of all statements, if there is any.
     """
+    try:
+        return _report(text, file, known_python)
+    except RecursionError:
+        message, hint = "this is nested too deeply", "write it in fewer brackets"
+        raise DefinitionError([Problem("definition.syntax", message, hint, file)]) from None
+
+
+def _report(text: str, file: str, known_python: frozenset[str]) -> ParseReport:
     problems: list[Problem] = []
     warnings: list[Problem] = []
     specs: list[AggregateSpec] = []

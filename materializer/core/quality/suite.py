@@ -134,6 +134,8 @@ def read(
     except json.JSONDecodeError as exc:
         problem = Problem("suite.syntax", f"this is not JSON: {exc.msg}", "", file, exc.lineno, exc.colno)
         raise DefinitionError([problem]) from None
+    except RecursionError:
+        raise DefinitionError([Problem("suite.syntax", "this is nested too deeply", "", file)]) from None
     problems = list(_shape(data))
     entries = data["expectations"] if not problems else []
     places = _places(text, entries)
