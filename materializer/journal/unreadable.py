@@ -58,6 +58,9 @@ def fold_each(rows: Iterable[Row], states: States, broken: Mapping[str, Broken])
         if known is not None and not _heals(row):
             unusable[row.aggregate] = replace(known, last=_followed(known.last, row))
             continue
+        if known is not None and row.kind == "dropped":
+            unusable.pop(row.aggregate)
+            continue
         try:
             state = folded(living.get(row.aggregate) if known is None else known.last, row)
         except JournalError as exc:

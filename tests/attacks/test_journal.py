@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from materializer.core.quality.suite import read
 from materializer.errors import DefinitionError
+from materializer.journal.store import JournalStore
 from tests.attacks.poison import in_spec, named, rewrite
 from tests.attacks.table import attack
 from tests.hints.world import HOURLY, World
@@ -176,6 +178,47 @@ def test_what_people_write_passes(world: World, text: str) -> None:
     world.works("status")
 
 
+TYPES = (
+    "bigint", "decimal(10,2)", "struct<p (q):bigint,u:decimal(10,2)>", "struct<`p (q)`:bigint>", "struct<r;s:int>", "map<string,struct<z(z):int>>",
+    "array<int>", "interval day to second", "string collate UTF8_LCASE", "time(6)", "struct<reflect(:int>", "struct<--c:int>", "timestamp_ntz", "char(5)",
+)  # fmt: skip
+"""Types of columns of other people, whose structs have fields of any name."""
+NO_TYPES = (
+    "bigint) + reflect('a') + CAST(1 AS bigint", "struct<a:int>) + reflect('x') + CAST(1 AS struct<b:int>", "int; DROP TABLE x", "struct<a:int",
+    "struct<`a<`:int>) + reflect('x') + CAST(1 AS struct<b:int>>", "struct<a:int /* < */>) + x() + CAST(1 AS struct<b:int>", "int(1) + f(2)",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [*TYPES, *NO_TYPES])
+@attack(
+    "The journal", "a type ends early, and code follows it", "`journal.corrupt`; types with fields of any name pass"
+)
+def test_a_type_is_one_type(world: World, kind: str) -> None:
+    """
+    Behind the last bracket of a type nothing stands.
+    """
+    rewrite(world.root, in_spec(lambda spec: spec["read_types"].append(["s", kind])))
+
+    assert (0 if kind in TYPES else 69) == world.run("status").status
+
+
+def test_what_was_dropped_stays_dropped(world: World) -> None:
+    """
+    An aggregate whose first event cannot be read, and which was dropped, breaks nothing any more.
+    """
+    store = JournalStore(world.root)
+    now = store.read()
+    first = next(row for row in now.rows if row.kind == "defined")
+    poisoned = replace(
+        first, aggregate="f" * 32, payload=first.payload.replace('"hourly"', '"../x"').replace('"other"', '"../x"')
+    )
+    store.append([poisoned], expected_version=now.version)
+    assert 69 == world.run("status").status
+    store.append([replace(poisoned, kind="dropped", payload="{}")], expected_version=now.version + 1)
+
+    world.works("status")
+
+
 def suite(query: str, kind: str = "unexpected_rows_expectation", arg: str = "unexpected_rows_query") -> str:
     """Return a suite of one expectation."""
     more = {} if arg != "row_condition" else {"column": "k", "condition_parser": "spark"}
@@ -192,7 +235,8 @@ READS = (
     "SELECT * FROM {batch} WHERE n < 0", "WITH a (x) AS (SELECT n FROM {batch}) SELECT * FROM a WHERE x < 0",
     "SELECT k, count(*) FROM {batch} GROUP BY k HAVING count(*) > 1", "SELECT *, row_number() OVER (PARTITION BY k ORDER BY n) AS r FROM {batch}",
     "SELECT * FROM {batch} WHERE EXISTS (SELECT 1 FROM other JOIN more USING (k))", "SELECT * FROM {batch} WHERE at > current_timestamp()",
-    "(SELECT explode(array(1, 2)) AS x FROM {batch})", "SELECT * FROM {batch} WHERE note = 'INSERT INTO x'",
+    "SELECT * FROM {batch} JOIN (VALUES (1), (2)) t(a) ON n = a", "SELECT * FROM {batch} MINUS (SELECT * FROM x)", "TABLE {batch}",
+    "SELECT * FROM {batch} TABLESAMPLE (10 ROWS) REPEATABLE (3)", "(SELECT explode(array(1, 2)) AS x FROM {batch})", "SELECT * FROM {batch} WHERE note = 'INSERT INTO x'",
 )  # fmt: skip
 
 
@@ -226,7 +270,9 @@ def test_a_condition_of_a_suite_calls_no_code() -> None:
     kind = "expect_column_values_to_not_be_null"
     with pytest.raises(DefinitionError, match=r"suite\.value"):
         read(suite(CALL, kind, "row_condition"))
-    assert read(suite("n > 0 AND k IS NOT NULL", kind, "row_condition"))
+    for condition in ("n > 0 AND k IS NOT NULL", "bucket > current_date()"):
+        assert read(suite(condition, kind, "row_condition"))
+    assert read(suite('col("n") > 3', kind, "row_condition").replace('"spark"', '"great_expectations"'))
 
 
 @pytest.mark.parametrize("place", ["hourly", "hourly/output", "hourly/output/_delta_log", "hourly/partials"])

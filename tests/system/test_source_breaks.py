@@ -309,7 +309,26 @@ class Widening(Changing):
         )
 
 
+class Rolled(Widening):
+    """Sums by a key whose name has the name of the column in it, and a roll-up of them."""
+
+    def __init__(self, root: Path, spark: SparkSession) -> None:
+        self.root, self.spark, self.path, self.executor = root, spark, root / "raw", "auto"
+        self.sql(f"CREATE TABLE {{t}} (ts TIMESTAMP, k STRING, x INT, xk STRING) USING DELTA TBLPROPERTIES ({WIDENED})")
+        self.sql(f"INSERT INTO {{t}} SELECT {KEYED.format('1, 2, 3, 4, 5, 6')}")
+        self.lake = self.opened()
+        self.lake.apply(
+            "CREATE MATERIALIZED VIEW by_key AS SELECT time_bucket('1 hour', ts) AS at, xk, sum(x) AS x FROM raw GROUP BY 1, 2;"
+        )
+        self.lake.apply(
+            "CREATE MATERIALIZED VIEW daily AS SELECT time_bucket('1 day', at) AS day, rollup(x) AS x FROM by_key GROUP BY 1"
+        )
+        for name in ("by_key", "daily"):
+            self.lake.refresh(name)
+
+
 NEW = "timestamp_seconds(n * 1800), concat('a', n % 2), n FROM (SELECT explode(array({})) AS n)"
+KEYED = NEW.replace(", n FROM", ", n, 'a' FROM")
 
 
 @pytest.mark.one_of(3)
@@ -353,6 +372,19 @@ def test_a_wider_column_goes_on(
     assert [(), ()] == [made.lake.refresh(name).warnings for name in ("hourly", "visits")]
     made.assert_equal()
     assert made.lake.apply(f"CREATE MATERIALIZED VIEW hourly AS {made.text}")[0].kind == "unchanged"
+
+
+def test_a_fresh_read_of_a_roll_up_goes_on_over_a_wider_column(tmp_path: Path, spark: SparkSession) -> None:
+    """
+    The rows that are read are those of its parent's source, whose column became wider; the key `xk` has the name in it and does not read it.
+    """
+    made = Rolled(tmp_path, spark)
+    made.sql("ALTER TABLE {t} ALTER COLUMN x TYPE BIGINT")
+    made.sql(f"INSERT INTO {{t}} SELECT {KEYED.format('CAST(3 AS BIGINT), 5')}")
+    wanted = made.spark.sql(f"SELECT sum(x) FROM delta.`{made.path}`").collect()
+
+    assert wanted == made.lake.read("daily", fresh=True).agg({"x": "sum"}).collect()
+    assert "computed again" not in " ".join(made.lake.refresh("by_key", strict=True).warnings)
 
 
 def test_a_next_version_that_is_being_built_goes_on_over_a_wider_column(tmp_path: Path, spark: SparkSession) -> None:

@@ -23,11 +23,12 @@ _OPERATORS: Final = frozenset({"", *"(,+-*/%<>=!|&^~["})
 """What stands before a bracket that groups."""
 _DOUBTFUL: Final = ("`", "--", "/*", "{", "$", ";", "\\")
 """What a text may hide a call behind: the parser has to look."""
-_TYPES: Final = known.names_in(
-    "decimal dec numeric char varchar time timestamp timestamp_ntz timestamp_ltz struct array map"
+_PLAIN_TYPE: Final = re.compile(
+    r"[a-z][a-z0-9_]*( [a-z0-9_ .]+)?(\([\w ,:.-]*\))?( collate [\w.]+)?", re.ASCII | re.IGNORECASE
 )
-_TYPE: Final = re.compile(r"[^\x00-\x1f;]{0,100000}")
-_BEFORE: Final = re.compile(r"([\w`]*)\s*\(", re.ASCII)
+_NESTED: Final = re.compile(r"(array|map|struct)\s*<", re.IGNORECASE)
+_QUOTED: Final = re.compile(r"`(?:[^`]|``)*`" r"|'(?:\\.|[^'\\])*'" r'|"(?:\\.|[^"\\])*"', re.DOTALL)
+_COMMENT: Final = re.compile(r"/\*|--[^\n]*\n")
 
 
 def problems_of(spec: AggregateSpec) -> Iterator[str]:
@@ -37,7 +38,7 @@ def problems_of(spec: AggregateSpec) -> Iterator[str]:
     for text in _texts(spec):
         yield from why_not_called(text)
     for kind in _types(spec):
-        if not _TYPE.fullmatch(kind) or not all(word in _TYPES for word in _BEFORE.findall(kind.lower())):
+        if kind and not _is_type(kind):
             yield f"it has a type {kind[:60]!r}"
     if spec.rolls_up is not None:
         yield from problems_of(spec.rolls_up)
@@ -51,6 +52,18 @@ def why_not_called(text: str) -> Iterator[str]:
     from materializer.core.sql.expressions import refused_calls  # noqa: PLC0415 (it loads a parser)
 
     yield from refused_calls(text)
+
+
+def _is_type(text: str) -> bool:
+    """Return whether a text is one type, whatever the fields of a struct are called: behind its last bracket nothing stands."""
+    if not _NESTED.match(text):
+        return bool(_PLAIN_TYPE.fullmatch(text))
+    bare, depth = _QUOTED.sub("", text), 0
+    for at, sign in enumerate(bare):
+        depth += (sign == "<") - (sign == ">")
+        if depth == 0 and sign == ">":
+            return at == len(bare) - 1 and not _COMMENT.search(bare)
+    return False
 
 
 def _opens_nothing_else(text: str, found: re.Match[str]) -> bool:
@@ -92,9 +105,6 @@ def why_not_asked(text: str, *, is_query: bool) -> Iterator[str]:
         text: Spark SQL.
         is_query: Whether it is a whole query, which may have sub-queries, windows and generators, but only reads.
     """
-    if not is_query:
-        yield from why_not_called(text)
-        return
-    from materializer.core.sql.expressions import refused_in_query  # noqa: PLC0415 (it loads a parser)
+    from materializer.core.sql.expressions import CLOCK, refused_calls, refused_in_query  # noqa: PLC0415 (it loads a parser)
 
-    yield from refused_in_query(text)
+    yield from refused_in_query(text) if is_query else refused_calls(text, CLOCK)

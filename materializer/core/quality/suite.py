@@ -228,7 +228,10 @@ def _arguments(known: Known, kwargs: dict[str, Any], columns: Collection[str] | 
 def wrong_values(e: Expectation) -> Iterator[Problem]:
     """Yield the problems of values that are wrong whatever the rows are; an open parameter has no value yet."""
     kwargs = {k: v for k, v in e.kwargs.items() if k not in e.parameters}
-    for arg in [a for a in kwargs if a.endswith("query") or a == "row_condition"]:
+    is_sql = not str(kwargs.get("condition_parser", "spark")).startswith(
+        "great_expectations"
+    )  # which has its own grammar
+    for arg in [a for a in kwargs if a.endswith("query") or (is_sql and a == "row_condition")]:
         for why in why_not_asked(str(kwargs[arg]), is_query=arg != "row_condition"):
             yield Problem("suite.value", f"`{arg}` of `{e.type}`: {why}", "read with Spark's own functions")
     mostly = kwargs.get("mostly")

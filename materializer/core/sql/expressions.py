@@ -23,6 +23,8 @@ _NOT_FUNCTIONS: Final = known.names_in(
     "and or not in then when else end case between like ilike rlike regexp is by where on select group escape using from "
     "distinct order having as values within over with div except interval union intersect nulls both leading trailing"
 )
+CLOCK: Final = known.NON_DETERMINISTIC - known.names_in("ai_query http_request sleep")
+"""What checks may call beside the functions of definitions."""
 _OF_QUERIES: Final = (
     known.SCALARS
     | known.BUCKETS
@@ -30,12 +32,12 @@ _OF_QUERIES: Final = (
     | known.UNSUPPORTED_AGGREGATES.keys()
     | known.GENERATORS
     | known.WINDOW_ONLY
-    | (known.NON_DETERMINISTIC - known.names_in("ai_query http_request sleep"))
+    | CLOCK
     | known.names_in("grouping grouping_id range exists")
 )
 """The functions of a query of a suite, which may also ask what time it is."""
 _CLAUSES: Final = known.names_in(
-    "pivot unpivot tablesample sets cube rollup lateral table only all any some limit offset partition rows qualify on join"
+    "pivot unpivot tablesample sets cube rollup lateral table only all any some limit offset partition rows qualify on join minus repeatable"
 )
 """Words before a bracket in a query that are no functions."""
 OVER: Final = "aggregate instead, or let the engine `reactive_state` compute it row by row: 'engine' = 'reactive_state'"
@@ -373,8 +375,9 @@ def refused_calls(text: str, more: Collection[str] = ()) -> Iterator[str]:
 
 
 def _names_columns(tokens: Sequence[Token], use: FunctionUse) -> bool:
-    """Return whether a name with a bracket is that of a table with its columns, as in ``WITH t (a, b) AS``."""
-    return use.closing + 1 < len(tokens) and tokens[use.closing + 1].token_type == TokenType.ALIAS
+    """Return whether a name with a bracket is that of a table with its columns: ``WITH t (a, b) AS``, ``(…) t(a, b)``."""
+    is_named = use.closing + 1 < len(tokens) and tokens[use.closing + 1].token_type == TokenType.ALIAS
+    return is_named or (use.at > 0 and tokens[use.at - 1].token_type == TokenType.R_PAREN)
 
 
 def refused_in_query(text: str) -> Iterator[str]:
@@ -386,7 +389,7 @@ def refused_in_query(text: str) -> Iterator[str]:
         return
     tokens = fragment.tokens
     first = next((t.text.lower() for t in tokens if t.token_type != TokenType.L_PAREN), "")
-    if first not in ("select", "with", "from", "values"):
+    if first not in ("select", "with", "from", "values", "table"):
         yield f"`{first}` begins no query"
     for token, after in itertools.zip_longest(tokens, tokens[1:]):
         word = "" if token.token_type in (TokenType.IDENTIFIER, TokenType.STRING) else token.text.lower()

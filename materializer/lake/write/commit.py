@@ -340,6 +340,15 @@ def _arrow(columns: Sequence[Sequence[str]]) -> pa.Schema:
     return pa.schema(Schema.from_json(schema_of(columns)).to_arrow())
 
 
+def why_no_table(columns: Sequence[Sequence[str]]) -> str:
+    """Return why no Delta table can have columns of these names and types; "" if one can."""
+    try:
+        _arrow(columns)
+    except (ValueError, DeltaError) as exc:
+        return first_line(exc)
+    return ""
+
+
 def shape_of(opened: DeltaTable) -> pa.Schema:
     """Return the columns of a table."""
     return pa.schema(opened.schema().to_arrow())

@@ -43,7 +43,7 @@ from materializer.services.aggregate import output_path, partials_path
 from materializer.services.definitions import calendars, impact, lineage, outputs, rolled_up, suites
 from materializer.services.definitions.batch import Awaited, Batch
 from materializer.services.definitions.changes import CheckedDefinition, DefinitionChange, Reads, ReusedPartials
-from materializer.services.definitions.refusals import refuse_policies
+from materializer.services.definitions.refusals import refuse_policies, refuse_unstorable
 from materializer.services.definitions.sources import named_in, resolve_source
 from materializer.services.definitions.tables import create_tables, schemas_of, was_dropped
 
@@ -248,6 +248,7 @@ class Definitions:
         version = folder.head().version
         schemas = schemas_of(analysed)
         refuse_policies(resolved, schemas)
+        refuse_unstorable(analysed.spec, schemas)
         applied = AggregateSpec.from_json(existing.spec).suites if existing else ()
         checked = replace(analysed.spec, suites=self._suites(analysed.spec, schemas, folder, applied))
         parent = lineage.parent_of(source.path, self._root, batch.states)

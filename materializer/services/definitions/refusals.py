@@ -41,6 +41,30 @@ def refuse_policies(spec: AggregateSpec, schemas: Mapping[str, Any] | None = Non
         )
 
 
+def refuse_unstorable(spec: AggregateSpec, schemas: Mapping[str, Any]) -> None:
+    """Refuse a definition whose tables cannot be made, or which could not be read from a journal again.
+
+    Args:
+        spec: The definition, resolved.
+        schemas: Column names and Spark types of its tables.
+
+    Raises:
+        DefinitionError: If it is one.
+    """
+    from materializer.core.compiled.trusted import problems_of as why_not_read  # noqa: PLC0415 (only new definitions)
+    from materializer.lake.write.commit import why_no_table  # noqa: PLC0415 (likewise)
+
+    for columns in schemas.values():
+        for name, kind in columns:
+            if why := why_no_table([(name, kind)]):
+                hint = "give its fields other names, or take what is needed of it"
+                raise DefinitionError(
+                    [Problem("definition.wrong-type", f"{spec.name}: `{name}`: {why}", hint, about=name)]
+                )
+    if why := next(why_not_read(spec), ""):
+        raise DefinitionError([Problem("definition.invalid", f"{spec.name}: {why}", "write it another way")])
+
+
 def _retention_of_engines(spec: AggregateSpec, stored: Container[str] | None) -> Iterator[Refusal]:
     """Yield why the raw rows of a resolved definition of an engine cannot go, if they cannot."""
     from materializer.core.engines.compile import check_params  # noqa: PLC0415 (only engines)

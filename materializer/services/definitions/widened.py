@@ -7,6 +7,7 @@ by `apply`. What reads a wider column by more than a sum, a count or a moment of
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -156,4 +157,5 @@ def _is_number(spec: AggregateSpec, name: str) -> bool:
         others += [arg for arg in call.args if not (is_plain and column_of(arg) == column)]
     if spec.is_engine:
         others += [str(value) for _, value in spec.params]
-    return not any(column in text.casefold() for text in others)
+    named = re.compile(rf"(?<!\w){re.escape(column)}(?!\w)")
+    return not any(named.search(text.casefold()) for text in others)

@@ -20,9 +20,9 @@ from materializer.core.time.spans import EVERYTHING, POS_INF, Span, SpanSet
 from materializer.core.time.windows import whole_buckets
 from materializer.errors import NOTHING, ChangeFeedGapError, TablesAheadError, UsageError
 from materializer.journal.events import Invalidated
-from materializer.journal.state import AggregateState
+from materializer.journal.state import AggregateState, States
 from materializer.services.commit.lake import Lake
-from materializer.services.definitions import lineage, widened
+from materializer.services.definitions import lineage, rolled_up, widened
 from materializer.services.observe import raw_form, stored_extent
 from materializer.services.observe.observe import Observation, applied
 from materializer.services.observe.upstream import Upstream, above, judges_arrival, wanted_of
@@ -177,7 +177,7 @@ class FreshReader:
         lake = self.lake
         observation, state, heads, parent = self._observed(name, window, may_merge=may_merge)
         if observation.aggregate.definition.spec.rolls_up is not None:
-            states = lake.journal.view().states
+            states = self._over_wider_columns(state, lake.journal.view().states)
             behind = raw_form.behind(observation.aggregate, state, lake.root, states, lake.observation, newest=True)
             state = behind.state
             observation = observation.of(behind.aggregate)
@@ -229,6 +229,14 @@ class FreshReader:
                 return observation, state, heads, parent
         # the parent is published again and again, so its output is recent enough
         return observation, state, heads, None
+
+    def _over_wider_columns(self, state: AggregateState, states: States) -> States:
+        """Return the aggregates, those below a roll-up as they are over columns that became wider."""
+        found = dict(states)
+        for below in rolled_up.parents_of(state, self.lake.root, states):
+            if wider := widened.found(below, self.lake.engine, self.lake.config.run_rows):
+                found[below.id] = reduce(applied, wider.events, below)
+        return found
 
     def _upstream(self, name: str, window: Span | None, *, may_merge: bool) -> Upstream | None:
         """Return the fresh read of the parent of an aggregate, None if the parent's output is up to date."""

@@ -22,7 +22,7 @@ from materializer.lake import places
 from materializer.lake.extent import files
 from materializer.lake.table import DeltaFolder
 from materializer.services import processes
-from materializer.services.aggregate import Aggregate
+from materializer.services.aggregate import Aggregate, refuse_links
 from materializer.services.definitions import lineage
 from materializer.services.delivery import registration
 from materializer.services.maintenance.maintain import Maintainer
@@ -319,6 +319,10 @@ class Doctor:
         yield from self._endangered(state, states, properties, head.version)
 
     def _tables(self, state: AggregateState, states: States) -> Iterator[DoctorFinding]:
+        try:
+            refuse_links(self.root, state.name)
+        except MaterializerError as exc:
+            yield DoctorFinding("error", state.name, exc.code, exc.message, exc.hint)
         diagnosis = diagnose(state, self.root, states)
         for code, words in diagnosis.wrong:
             yield DoctorFinding("error", state.name, code, words, f"run 'materializer repair {state.name}'")
