@@ -313,6 +313,8 @@ def _parsed(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
         raise ConfigError(f"{path}: not valid TOML: {exc}", hint="mend the file at that place") from exc
+    except RecursionError:
+        raise ConfigError(f"{path}: nested too deeply", hint="write it in fewer brackets") from None
     except OSError as exc:
         raise ConfigError(f"{path}: cannot be read: {exc.strerror}", hint="make the file readable") from exc
 

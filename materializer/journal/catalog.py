@@ -106,7 +106,7 @@ def write(root: str | Path, view: View, commit: places.Identity) -> None:
 
 def read(root: str | Path) -> list[Listed] | None:
     """Return the list that was written, or None when the journal may have changed it since."""
-    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+    with suppress(OSError, ValueError, KeyError, TypeError, ArithmeticError, RecursionError):
         stored = json.loads(places.read(f"{root}/{_FILE}"))
         if stored["format"] != _FORMAT:
             return None

@@ -121,7 +121,7 @@ def decode(row: Row) -> Event:
         )
     try:
         event: Event = from_json(KINDS[row.kind], json.loads(row.payload))
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as exc:
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, ArithmeticError, RecursionError) as exc:
         raise JournalError(
             f"the journal holds a {row.kind!r} event of {row.aggregate} that cannot be read: {exc}",
             hint="'materializer repair NAME' declares everything of it dirty; or restore the journal",

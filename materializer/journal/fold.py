@@ -91,7 +91,7 @@ def folded(state: AggregateState | None, row: Row) -> AggregateState | None:
         if after is not None and (state is None or after.spec is not state.spec):
             _refuse_definition(after)
         return after
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as exc:
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, ArithmeticError, RecursionError) as exc:
         raise JournalError(
             f"the journal holds a {row.kind!r} event of {row.aggregate} that makes no sense: {exc}",
             hint="'materializer repair NAME' declares everything of it dirty; or restore the journal",
@@ -103,7 +103,7 @@ def _refuse_definition(state: AggregateState) -> None:
     """Refuse a definition that `apply` would have refused."""
     try:
         spec = AggregateSpec.from_json(state.spec)
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, ArithmeticError, RecursionError):
         return  # nothing can use it, and what tries says so
     if problem := next(problems_of(spec), ""):
         msg = f"its definition is one that 'apply' refuses: {problem}"

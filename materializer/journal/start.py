@@ -46,7 +46,9 @@ def read(journal: str) -> Start | None:
     import gzip
     import zlib
 
-    with suppress(OSError, EOFError, ValueError, KeyError, TypeError, AttributeError, RecursionError, zlib.error):
+    with suppress(
+        OSError, EOFError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError, zlib.error
+    ):
         data = json.loads(gzip.decompress(places.read(_file(journal))))
         if data["format"] != _FORMAT:
             return None

@@ -365,7 +365,7 @@ def _commit(path: str, version: int, actions: list[dict[str, Any]], column: Time
                         protocol = _protocol(body)
                     case "txn":
                         transactions[body["appId"]] = int(body["version"])
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as exc:
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as exc:
         raise _unreadable(path, version, f"unexpected form of an action ({first_line(exc)})") from exc
     return Commit(
         version,

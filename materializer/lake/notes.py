@@ -63,5 +63,5 @@ def _note(version: int, text: object) -> CommitNote | None:
         source = data.get("source_version")
         source_version = None if source is None else int(source)
         return CommitNote(version, int(data["n"] or 0), str(data["plan"]), str(data["kind"]), source_version)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError):
         return None

@@ -35,7 +35,7 @@ PIECES: Final = (
     b"[[",
     b"=",
 )
-DEEP: Final = (50, 900, 20_000)
+DEEP: Final = (50, 900, 5_000)
 
 
 def mutated(sample: bytes, draw: random.Random) -> bytes:

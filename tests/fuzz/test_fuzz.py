@@ -11,7 +11,7 @@ from materializer.errors import MaterializerError
 from tests.fuzz.__main__ import known, one
 from tests.fuzz.mutations import mutated
 
-FOUND = (775, 4313, 8553)
+FOUND = (775, 4313, 8553, 14152, 25977, 32155, 34032)
 """Inputs that were nested so deeply that a traceback came of them."""
 
 

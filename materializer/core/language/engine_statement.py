@@ -119,7 +119,7 @@ def _grouped(draft: EngineDraft, group: Sequence[Fragment], parts: _Parts) -> li
         if words(piece.tokens[:2]) in ("WINDOW (", "SESSION_WINDOW ("):
             parts.window = piece.normal
             column, *lengths = piece.part(2, piece.closing(1)).split()
-            parts.time = column.tokens[-1].text
+            parts.time = column.tokens[-1].text if column.tokens else parts.time
             for name, length in zip(_SIZES.get(draft.engine, ("", "")), lengths, strict=False):
                 text = string_value(length.tokens[0]) if len(length) == 1 else None
                 if name and name not in parts.params:

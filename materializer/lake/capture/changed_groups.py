@@ -78,7 +78,7 @@ def changed_groups(commit: Commit, column: str) -> ChangedGroups | None:
         columns = tuple(by_keys["columns"])
         is_right = all(len(key) == len(columns) for _, keys in groups for key in keys)
         return ChangedGroups(spans, columns, groups) if is_right else None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError):
         return None
 
 

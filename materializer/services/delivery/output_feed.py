@@ -179,7 +179,7 @@ def _note(commit: Commit) -> Mapping[str, Any]:
     try:
         note = json.loads(commit.user_metadata or "")
         return {**note, "n": int(note["n"] or 0)}
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, ArithmeticError, RecursionError):
         return {}
 
 
