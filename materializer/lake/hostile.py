@@ -93,19 +93,29 @@ def refuse_deep(table: str) -> None:
     """
     if not places.is_local(table):
         return
+    log = f"{table}/_delta_log"
     try:
-        found = [(m, entry) for entry in places.entries(f"{table}/_delta_log") if (m := _COMMIT.fullmatch(entry.name))]
+        found = [m for name in places.names(log) if (m := _COMMIT.fullmatch(name))]
     except OSError:
         return  # the reader tells it
-    since = max((m[1] for m, _ in found if m[2] != ".json"), default="")
-    for match, entry in found:
-        if match[2] != ".json" or match[1] < since or entry.bytes < _LEAST:
+    since = max((match[1] for match in found if match[2] != ".json"), default="")
+    for match in found:
+        if match[2] != ".json" or match[1] < since:
             continue
-        refuse_irregular(table, [f"_delta_log/{entry.name}"])
-        if any(depth_of(line) > MOST_DEPTH for line in places.read(f"{table}/_delta_log/{entry.name}").split(b"\n")):
+        refuse_irregular(log, [match[0]])
+        if _is_small(f"{log}/{match[0]}"):
+            continue
+        if any(depth_of(line) > MOST_DEPTH for line in places.read(f"{log}/{match[0]}").split(b"\n")):
             raise SourceDamagedError(
                 f"version {int(match[1])} of the table at '{table}' is nested deeper than {MOST_DEPTH:,} brackets",
                 hint=_HINT,
                 version=int(match[1]),
                 wrote=NOTHING,
             )
+
+
+def _is_small(place: str) -> bool:
+    try:
+        return os.stat(place).st_size < _LEAST  # noqa: PTH116 - of each commit since a checkpoint
+    except OSError:
+        return True  # it was cleaned out of the log meanwhile

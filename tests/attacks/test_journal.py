@@ -112,6 +112,13 @@ def _order(spec: dict[str, Any]) -> None:
     spec["measures"][0]["formula"]["calls"][0]["order_by"] = CALL
 
 
+def _function(spec: dict[str, Any]) -> None:
+    spec["measures"][0]["formula"]["calls"][0] |= {
+        "function": "reflect",
+        "args": ["'java.lang.System'", "'lineSeparator'"],
+    }
+
+
 def _around(spec: dict[str, Any]) -> None:
     spec["measures"][0]["formula"]["pieces"] = [f"coalesce({CALL}, ", 0, ")"]
 
@@ -124,7 +131,7 @@ def _type(spec: dict[str, Any]) -> None:
     spec["read_types"] = [["v", f"bigint) + {CALL} + CAST(1 AS bigint"]]
 
 
-@pytest.mark.parametrize("edit", [_key, _where, _argument, _filter, _order, _around, _having, _type])
+@pytest.mark.parametrize("edit", [_key, _where, _argument, _filter, _order, _function, _around, _having, _type])
 @attack(
     "The journal",
     "a definition calls a function that `apply` refuses (`reflect`)",

@@ -21,6 +21,8 @@ _GROUPING: Final = known.names_in(
 """Words before a bracket that opens no call."""
 _OPERATORS: Final = frozenset({"", *"(,+-*/%<>=!|&^~["})
 """What stands before a bracket that groups."""
+_NO_AGGREGATES: Final = known.REFLECTION | known.names_in("ai_query http_request sleep")
+"""Functions of Spark that must not pass for the name of a Python aggregate."""
 _DOUBTFUL: Final = ("`", "--", "/*", "{", "$", ";", "\\")
 """What a text may hide a call behind: the parser has to look."""
 _PLAIN_TYPE: Final = re.compile(
@@ -37,6 +39,9 @@ def problems_of(spec: AggregateSpec) -> Iterator[str]:
         yield f"its name is {spec.name[:60]!r}"
     for text in _texts(spec):
         yield from why_not_called(text)
+    for function in _functions(spec):
+        if not function.isidentifier() or function in _NO_AGGREGATES:
+            yield f"it aggregates by {function[:60]!r}"
     for kind in _types(spec):
         if kind and not _is_type(kind):
             yield f"it has a type {kind[:60]!r}"
@@ -81,6 +86,12 @@ def _texts(spec: AggregateSpec) -> Iterator[str]:
         yield _shown(formula)
         for call in formula.calls:
             yield from _of_call(call)
+
+
+def _functions(spec: AggregateSpec) -> Iterator[str]:
+    """Yield the aggregates of a definition; a name that is not known is that of a Python aggregate."""
+    formulas = [measure.formula for measure in spec.measures] + ([spec.having] if spec.having else [])
+    yield from (call.function for formula in formulas for call in formula.calls)
 
 
 def _shown(formula: Formula) -> str:
