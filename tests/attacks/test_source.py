@@ -170,3 +170,22 @@ def test_the_errors_say_that_nothing_was_written(world: World) -> None:
     with pytest.raises(SourceDamagedError) as refused:
         world.lake.opened.refresh("hourly")
     assert refused.value.wrote
+
+
+@attack(
+    "A source",
+    "statistics of a file reach over ten thousand years",
+    "planned at once; the refresh says what is wrong with the file",
+)
+def test_statistics_of_all_times_cost_nothing(world: World) -> None:
+    """
+    What is dirty is one span, however many buckets it has.
+    """
+    ends = {"minValues": {"ts": "0001-01-01T00:00:00.000Z"}, "maxValues": {"ts": "9999-12-31T23:59:59.999Z"}}
+    stats = json.dumps({"numRecords": 1, **ends, "nullCount": {"ts": 0}})
+    commit(world, added(world, path="far.parquet", stats=stats))
+    began = time.process_time()
+    world.works("plan hourly")
+    world.works("status hourly")
+
+    assert time.process_time() - began < 5
