@@ -381,3 +381,27 @@ def test_lost_partials_are_made_again(world: World, edit: Callable[[str], None])
     world.works("repair hourly --yes")
     world.works("refresh hourly")
     assert added_up(world) == published(world)
+
+
+@attack(
+    "Partials",
+    "bytes in the middle of a file of them are changed, and its size stays",
+    "`refresh` stops with `source.damaged`; its hint moves the table away, and `repair --yes` makes it anew",
+)
+def test_the_way_back_from_changed_bytes_is_told(world: World) -> None:
+    """
+    No log tells it, so `repair` alone finds nothing wrong.
+    """
+    path = partials(world)
+    file = next(Path(path).rglob("*.parquet"))
+    content = bytearray(file.read_bytes())
+    content[len(content) // 3] ^= 0xFF
+    file.write_bytes(content)
+    world.add([3, 50])
+
+    hint = world.fails("refresh hourly", "source.damaged")
+    assert f"move '{path}' away" in hint.text
+    Path(path).rename(world.root / "moved")
+    world.works(hint.command())
+    world.works("refresh hourly")
+    assert added_up(world) == published(world)
