@@ -8,19 +8,30 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
+from deltalake import DeltaTable
 
-from materializer.errors import NOTHING, JournalError, SourceDamagedError, StorageError, TableNotFoundError, UsageError
+from materializer.errors import (
+    NOTHING,
+    JournalError,
+    NotADeltaTableError,
+    SourceDamagedError,
+    StorageError,
+    TableNotFoundError,
+    UsageError,
+)
 from materializer.journal.journal import Journal
 from materializer.journal.store import FOLDER
 from materializer.journal.view import View
 from materializer.lake import places
 from materializer.lake.failures import translated
+from materializer.lake.hostile import refuse_extraordinary, refuse_outside
 from materializer.lake.log import is_begun
 from materializer.lake.table import open_table
 
@@ -85,18 +96,60 @@ def manifest_of(folder: str) -> Manifest:
 
     Raises:
         UsageError: If the folder has no complete backup.
+        JournalError: If the manifest is a link or no file.
     """
     hint = "name a folder that 'materializer backup' has written whole"
+    with _of_backup(folder):
+        refuse_extraordinary(places.normalised(folder), MANIFEST)
     try:
         data: dict[str, Any] = json.loads(places.read(f"{folder}/{MANIFEST}"))
         manifest = Manifest(**data)
+        _refuse_values(manifest)
     except FileNotFoundError as exc:
         raise UsageError(f"'{folder}' holds no backup, or one that was interrupted", hint=hint) from exc
-    except (OSError, ValueError, TypeError) as exc:
+    except (OSError, ValueError, TypeError, RecursionError) as exc:
         raise UsageError(f"the backup in '{folder}' cannot be read: {exc}", hint=hint) from exc
     if manifest.format > FORMAT:
         raise UsageError(f"the backup in '{folder}' was made by a newer release", hint="use that release")
     return manifest
+
+
+def refuse_foreign(folder: str) -> None:
+    """Refuse a backup of which a file is a link or a pipe, or of which a log names files outside of its table.
+
+    Backups are carried about, and who copies one would read or write elsewhere.
+
+    Raises:
+        JournalError: If it has one.
+    """
+    with _of_backup(folder):
+        refuse_extraordinary(folder, FOLDER)
+    for path in (f"{folder}/{FOLDER}/{name}" for name in TABLES):
+        if is_begun(path):
+            with _of_backup(folder):
+                refuse_outside(path, _files(open_table(path)))
+
+
+@contextmanager
+def _of_backup(folder: str) -> Iterator[None]:
+    """Give what is wrong with the tables of a backup as an error of it."""
+    try:
+        yield
+    except SourceDamagedError as exc:
+        message = f"the backup in '{folder}' is not what a backup writes: {exc.message}"
+        raise JournalError(
+            message, hint="take another backup, and find out who changed this one", wrote=NOTHING
+        ) from exc
+
+
+def _refuse_values(manifest: Manifest) -> None:
+    numbers = manifest.aggregates
+    if not isinstance(numbers, dict) or not all(
+        type(n) is int for n in (manifest.version, manifest.format, *numbers.values())
+    ):
+        raise ValueError("a version, a format or the number of an aggregate is no number")
+    if not all(isinstance(text, str) for text in (manifest.made_at, manifest.lake)):
+        raise ValueError("its time or its lake is no text")
 
 
 def _copy_table(path: str, to: str) -> None:
@@ -105,7 +158,7 @@ def _copy_table(path: str, to: str) -> None:
         try:
             with translated(to, "copying to", wrote=_PART):
                 _copy_version(path, to)
-        except (SourceDamagedError, TableNotFoundError, StorageError) as exc:
+        except (SourceDamagedError, TableNotFoundError, NotADeltaTableError, StorageError) as exc:
             # a file that is gone was cleaned up meanwhile: copy again. A full disk is not tried again
             if isinstance(exc, StorageError) and not isinstance(exc.__cause__, FileNotFoundError):
                 raise
@@ -121,7 +174,8 @@ def _copy_version(path: str, to: str) -> None:
     """Copy the files of the newest version, its log included, byte by byte."""
     table = open_table(path)
     version = table.version()
-    files = pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()["path"].to_pylist()
+    files = _files(table)
+    refuse_outside(path, files)
     for name in map(unquote, files):
         places.copy(f"{path}/{name}", f"{to}/{name}")
     names = sorted(places.names(f"{path}/_delta_log"))
@@ -131,5 +185,17 @@ def _copy_version(path: str, to: str) -> None:
     if _LAST in names:
         content = places.read(f"{path}/_delta_log/{_LAST}")
         # it may be newer than the list of names, and then its checkpoint was not copied
-        if any(name.startswith(f"{json.loads(content)['version']:020d}.checkpoint") for name in copied):
+        if any(name.startswith(f"{_version_of(content):020d}.checkpoint") for name in copied):
             places.put(f"{to}/_delta_log/{_LAST}", content)
+
+
+def _files(table: DeltaTable) -> list[str]:
+    return list(pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()["path"].to_pylist())
+
+
+def _version_of(last: bytes) -> int:
+    """Return the version of a checkpoint, -1 where the file does not say it; readers do without it."""
+    try:
+        return int(json.loads(last)["version"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return -1

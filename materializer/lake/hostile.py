@@ -9,6 +9,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
@@ -119,3 +120,26 @@ def _is_small(place: str) -> bool:
         return os.stat(place).st_size < _LEAST  # noqa: PTH116 - of each commit since a checkpoint
     except OSError:
         return True  # it was cleaned out of the log meanwhile
+
+
+def refuse_extraordinary(folder: str, name: str) -> None:
+    """Refuse what is in a folder by this name, with all below it, if anything of it is a link, a pipe or a device.
+
+    Raises:
+        SourceDamagedError: If something is.
+    """
+    place = Path(folder, name)
+    if not places.is_local(folder) or not os.path.lexists(place):
+        return
+    _refuse_one(folder, place)
+    for above, folders, files in os.walk(place) if place.is_dir() else ():
+        for each in (*folders, *files):
+            _refuse_one(folder, Path(above, each))
+
+
+def _refuse_one(folder: str, place: Path) -> None:
+    name = str(place.relative_to(folder))
+    if place.is_symlink():
+        raise SourceDamagedError(f"'{name}' is a link", wrote=NOTHING)
+    if not place.is_dir():
+        refuse_irregular(folder, [name])

@@ -28,6 +28,7 @@ from materializer.journal.events import Event, Frozen
 from materializer.lake.table import DeltaFolder, one_look
 from materializer.local.kinds import BUG
 from materializer.services.activity import ActivityKind, activity
+from materializer.services.aggregate import Aggregate
 from materializer.services.definitions import rolled_up
 from materializer.services.delivery import handlers, registration
 from materializer.services.observe import frozen_bound
@@ -126,6 +127,7 @@ class Refresher:
         try:
             return first.before(self._in_runs(name, state, options, handler, on_plan, on_run, ended, was, began))
         except MaterializerError as exc:
+            _tell_way_back(exc, state, self.lake.root)
             if ended and not isinstance(exc, OutputHandlerError):  # which says so itself
                 one = len(ended) == 1
                 exc.follows("a run of it ended and stays" if one else f"{len(ended)} runs of it ended and stay")
@@ -366,3 +368,12 @@ def _otherwise(asked: Request, plans: Sequence[Plan], exc: MaterializerError) ->
     if isinstance(exc, ResultTooLargeError) and asked.may_fetch:
         return replace(asked, may_fetch=False)
     return None
+
+
+def _tell_way_back(exc: MaterializerError, state: AggregateState, root: str) -> None:
+    """Say how a damaged table of ours is made anew; that of a source is for its owner to mend."""
+    path = exc.values.get("path")
+    if isinstance(exc, SourceDamagedError) and path in Aggregate.of(state, root).paths.values():
+        exc.hint = (
+            f"run 'materializer repair {state.name} --yes'; where it finds nothing wrong, move '{path}' away first"
+        )

@@ -29,12 +29,13 @@ from materializer.errors import (
 )
 from materializer.journal.events import Dropped, Event, Frozen, LeaseReleased, LeaseTaken, Registered
 from materializer.journal.journal import Journal
-from materializer.journal.snapshot import Manifest, copy_journal, manifest_of, seal
+from materializer.journal.snapshot import Manifest, copy_journal, manifest_of, refuse_foreign, seal
 from materializer.journal.state import AggregateState
 from materializer.journal.store import FOLDER, RESTORING
 from materializer.journal.view import View
 from materializer.lake import places
 from materializer.lake.failures import translated, unfit
+from materializer.lake.links import refuse as refuse_links
 from materializer.lake.write.commit import fence
 from materializer.services import processes
 from materializer.services.aggregate import Aggregate
@@ -181,10 +182,12 @@ class Backups:
         Raises:
             UsageError: If the folder has no complete backup.
             LeaseHeldError: If a live process works on an aggregate or its next version; nothing was written.
-            JournalError: If the backup cannot be read.
+            JournalError: If the backup cannot be read, or leads out of its folder.
+            OutsideLakeError: If the folder of the journal is a link.
             FrozenHistoryError: If a refresh would remove such rows, without *as_stored*; nothing was written.
         """
         began, root = time.perf_counter(), self.lake.root
+        refuse_links(root, (FOLDER, RESTORING))
         self._checked(folder)
         self._end_interrupted()
         planned = self.plan(folder)
@@ -192,10 +195,10 @@ class Backups:
             raise _would_remove(planned)
         current, _ = self._current()
         taken = self._leased(current)
+        ready = f"{root}/{RESTORING}"
         try:
             self._fence(current)
             self.lake.on_checkpoint("restore_copy")
-            ready = f"{root}/{RESTORING}"
             places.delete_folder(ready, ignore_errors=True)
             copy_journal(places.absolute(folder), f"{ready}/{_COPY}")
             if current is not None:
@@ -205,6 +208,7 @@ class Backups:
             places.move_folder(f"{ready}/{_COPY}/{FOLDER}", f"{ready}/{FOLDER}")
         except BaseException:
             self._give_back(taken)
+            places.delete_folder(ready, ignore_errors=True)
             raise
         self.lake.on_checkpoint("restore_aside")
         aside = put_aside(f"{root}/{FOLDER}") if places.exists(f"{root}/{FOLDER}") else ()
@@ -268,6 +272,7 @@ class Backups:
 
     def _checked(self, folder: str) -> tuple[Manifest, View]:
         manifest = manifest_of(folder)
+        refuse_foreign(places.absolute(folder))
         view = Journal(places.absolute(folder)).view()
         numbers = {s.name: s.written_n for s in view.states.values()}
         if view.broken or (manifest.version, dict(manifest.aggregates)) != (view.version, numbers):
