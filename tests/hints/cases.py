@@ -300,6 +300,19 @@ def _lost(world: World, _: pytest.MonkeyPatch) -> None:
     world.works("refresh hourly")
 
 
+@of("lake.outside")
+def _outside(world: World, _: pytest.MonkeyPatch) -> None:
+    world.works("refresh hourly")
+    shutil.move(world.root / "hourly", world.root / "elsewhere")
+    (world.root / "hourly").symlink_to(world.root / "elsewhere")
+    world.add([50])
+    hint = world.fails("refresh hourly", "lake.outside")
+    assert "put what it names in its place" in hint.text
+    (world.root / "hourly").unlink()
+    shutil.move(world.root / "elsewhere", world.root / "hourly")
+    world.works("refresh hourly")
+
+
 @of("tables.foreign", by_spark=True)
 def _foreign(world: World, _: pytest.MonkeyPatch) -> None:
     world.works("refresh hourly")

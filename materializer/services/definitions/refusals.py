@@ -52,7 +52,7 @@ def refuse_unstorable(spec: AggregateSpec, schemas: Mapping[str, Any]) -> None:
         DefinitionError: If it is one.
     """
     from materializer.core.compiled.trusted import problems_of as why_not_read  # noqa: PLC0415 (only new definitions)
-    from materializer.lake.write.commit import why_no_table  # noqa: PLC0415 (likewise)
+    from materializer.lake.write.commit import why_no_table  # noqa: PLC0415 (it loads the library)
 
     for columns in schemas.values():
         for name, kind in columns:
