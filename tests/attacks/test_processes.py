@@ -17,20 +17,8 @@ from materializer.journal.store import JournalStore
 from tests.attacks.soak import soak
 from tests.attacks.sums import added_up, published
 from tests.attacks.table import attack
-from tests.hints.world import HOURLY, World
+from tests.hints.world import World
 from tests.paths import ROOT
-
-
-@pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    """A lake with an aggregate that was refreshed."""
-    (tmp_path / "lake").mkdir()
-    monkeypatch.chdir(tmp_path)
-    world = World(tmp_path / "lake")
-    world.apply(HOURLY)
-    world.works("refresh hourly")
-    return world
-
 
 # -- a process that is stopped in the middle of a commit -----------------------------------------------------------------
 

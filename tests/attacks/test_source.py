@@ -14,20 +14,9 @@ from materializer.errors import SourceDamagedError
 from materializer.lake.hostile import MOST_DEPTH, depth_of, is_outside, refuse_deep
 from materializer.lake.table import open_table
 from tests.attacks.table import attack
-from tests.hints.world import HOURLY, World
+from tests.hints.world import World
 
 COMMANDS = ("plan hourly", "refresh hourly", "verify hourly", "status hourly")
-
-
-@pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    """A lake with an aggregate that was refreshed."""
-    (tmp_path / "lake").mkdir()
-    monkeypatch.chdir(tmp_path)
-    world = World(tmp_path / "lake")
-    world.apply(HOURLY)
-    world.works("refresh hourly")
-    return world
 
 
 def source(world: World) -> Path:
@@ -83,12 +72,11 @@ def test_a_deep_action_is_refused(world: World) -> None:
     expect_refused(world, "source.damaged")
 
 
-def test_ordinary_depth_passes(tmp_path: Path) -> None:
+def test_ordinary_depth_passes(world: World) -> None:
     """
     Brackets of values count only while they are open at once; a table of them is opened.
     """
-    world = World(tmp_path)
-    log = Path(world.lake.source if hasattr(world.lake, "source") else tmp_path / "raw") / "_delta_log"
+    log = source(world) / "_delta_log"
     text = json.dumps({"commitInfo": {"note": "{[" * 1_000 + "]}" * 500, "more": [{"a": [1]}] * 5_000}})
     version = max(int(f.stem) for f in log.glob("*.json")) + 1
     (log / f"{version:020d}.json").write_text(text + "\n")

@@ -27,18 +27,6 @@ from tests.hints.world import HOURLY, World
 from tests.paths import ROOT
 from tests.services.no_spark import NoSpark, Opened
 
-
-@pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    """A lake with an aggregate that was refreshed."""
-    (tmp_path / "lake").mkdir()
-    monkeypatch.chdir(tmp_path)
-    world = World(tmp_path / "lake")
-    world.apply(HOURLY)
-    world.works("refresh hourly")
-    return world
-
-
 # -- a working directory of somebody else --------------------------------------------------------------------------------
 
 PLANTED = """

@@ -1,7 +1,7 @@
 """Definitions that are read from a lake are checked like those that a person types: names, types, and what expressions call.
 
-A process that can write to the journal would else run any function of Spark as the next refresh. The check is made once for each
-definition that a process compiles. A text whose calls all have known names needs no parser, which is nearly every text.
+A process that can write to the journal would else run any function of Spark as the next refresh. The check is made when an
+event that changes a definition is folded. A text whose calls all have known names needs no parser, which is nearly every text.
 """
 
 from __future__ import annotations
