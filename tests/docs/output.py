@@ -71,6 +71,8 @@ _TIMES: Final = re.compile(
     r"|\b\d+\.\d+\b"
     r"|\b\d+ commits?\b"  # who takes long renews its lease
 )
+_AGAINST: Final = re.compile(r";\s+not\s+[a-z-]+:(?:[^\n]|\n(?= {11}))*")
+"""Why other strategies were not taken: that depends on prices, which a lake learns from wall times."""
 
 
 def excerpt(text: str, parts: Sequence[Part]) -> str:
@@ -99,13 +101,17 @@ def excerpt(text: str, parts: Sequence[Part]) -> str:
 
 
 def masked(text: str) -> str:
-    r"""Return a text without its line breaks, and without what differs from run to run: wall times, moments, sizes, commits.
+    r"""Return a text without its line breaks, and without what differs from run to run.
+
+    That is: wall times, moments, sizes, commits, and the reasons against the strategies that were not taken.
 
     Examples:
         >>> masked("done  read 36 rows, 5 commits,\n   1.1 MB, 1 min 34 s; 0.52 s at 2026-11-21T08:02:13.122Z")
         'done read 36 rows, ~, ~, ~; ~ at ~'
+        >>> masked("  recompute 1 span; rows changed; not\n            merge: would take longer\n  done  read 5 rows")
+        'recompute 1 span; rows changed done read 5 rows'
     """
-    return _TIMES.sub("~", " ".join(text.split()))
+    return _TIMES.sub("~", " ".join(_AGAINST.sub("", text).split()))
 
 
 def shown(block: Block, words: Sequence[str], printed: str) -> str:
