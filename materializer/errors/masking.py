@@ -87,7 +87,8 @@ def _of_environment() -> Iterator[str]:
         key = name.lower()
         if not is_secret(key):
             continue
-        if len(value) >= (4 if key.startswith(_CLOUDS) else _SHORTEST) and not key.endswith(_NO_VALUE):
+        is_place = key.endswith(_NO_VALUE) or os.path.exists(value)  # noqa: PTH110 - PWD is no secret
+        if len(value) >= (4 if key.startswith(_CLOUDS) else _SHORTEST) and not is_place:
             yield value
 
 

@@ -203,6 +203,17 @@ def test_a_known_secret_is_found_without_its_name(name: str, monkeypatch: pytest
     assert not has_secret(masked(f"invalid: {WORD}"))
 
 
+def test_the_working_directory_is_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A shell calls it `PWD`, which sounds like a password; an error that hides it cannot be followed.
+    """
+    monkeypatch.setenv("PWD", str(tmp_path))
+    text = f"there is no Delta table at '{tmp_path}/trades'"
+    assert text == masked(text)
+    monkeypatch.setenv("PWD", SECRET)
+    assert not has_secret(masked(f"the store says: {SECRET} is no key"))
+
+
 @attack(
     "Secrets",
     "the configuration is printed, or an address of Spark Connect is shown",
