@@ -8,7 +8,9 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
@@ -17,11 +19,17 @@ from materializer.errors import NOTHING, SourceDamagedError
 from materializer.lake import places
 
 MOST_DEPTH: Final = 5_000
-"""Brackets of a commit that may be open at once. A library's parser ends the process with its stack beyond some twenty thousand."""
+"""Brackets of a line or of statistics that may be open at once. A library's parser passed 20,000 of them; 100,000 ended the process."""
+MOST_BYTES: Final = 1 << 30
+"""Bytes that a file of a log may have: those of a commit that adds about two million files."""
 _LEAST: Final = 2 * MOST_DEPTH
-"""Bytes below which a commit cannot be deeper."""
+"""Bytes below which a text cannot be deeper."""
 _BRACKETS: Final = re.compile(rb"[\[\]{}]+")
-_COMMIT: Final = re.compile(r"(\d{20})(\.json|\.checkpoint\b.*parquet)")
+_LOGGED: Final = re.compile(r"(\d{20})\.(.*\.)?(json|parquet)$")
+"""Commits, checkpoints of each kind, and compacted commits, which begin with their first version."""
+_PART: Final = re.compile(r"\.checkpoint\.\d{10}\.(\d{10})\.parquet$")
+_PASSED: Final[set[tuple[str, object]]] = set()
+"""Files that were looked at in this process, which never change."""
 _HINT: Final = "find out who wrote it; nothing of this table is read until it is mended"
 
 
@@ -86,40 +94,116 @@ def depth_of(text: bytes) -> int:
     return most
 
 
-def refuse_deep(table: str) -> None:
-    """Refuse a table on a path whose log has a commit, after its newest checkpoint, that is nested too deeply to be parsed.
+def refuse_deep(table: str, version: int | None = None) -> None:
+    """Refuse a table whose log cannot be read without harm: nested too deeply, far too large, or with a pipe in it.
+
+    What a library reads for a version is looked at: the newest whole checkpoint before it, and all after that. A store costs one
+    listing, and what is larger than a commit that could be too deep is read.
+
+    Args:
+        table: Its place.
+        version: The version that will be read; None for the newest.
 
     Raises:
-        SourceDamagedError: If there is one.
+        SourceDamagedError: If there is such a file.
     """
-    if not places.is_local(table):
+    with suppress(OSError):  # the reader tells it
+        for name, size in _files_of(f"{table}/_delta_log", version):
+            refuse_deep_file(table, name, size)
+
+
+def _files_of(log: str, version: int | None) -> Iterator[tuple[str, int]]:
+    """Yield the files that a library reads for a version, with their bytes; pipes are refused, which have no end."""
+    is_local = places.is_local(log)
+    listed = dict.fromkeys(places.names(log), 0) if is_local else {file.name: file.bytes for file in places.files(log)}
+    found = sorted((int(match[1]), name) for name in listed if (match := _LOGGED.match(name)))
+    found = [each for each in found if version is None or each[0] <= version]
+    since = max(_whole_checkpoints(found), default=-1)
+    wanted = [name for at, name in found if at >= since]
+    if is_local and "_sidecars" in listed:
+        wanted += [f"_sidecars/{name}" for name in places.names(f"{log}/_sidecars")]
+    wanted += [name for name in listed if name.startswith("_sidecars/")]
+    if is_local:
+        refuse_irregular(log, [*wanted, "_last_checkpoint"])
+    yield from ((name, _size(f"{log}/{name}") if is_local else listed[name]) for name in wanted)
+
+
+def refuse_deep_file(table: str, name: str, size: int) -> None:
+    """Refuse a file of a log that is nested too deeply or is far too large; raises as :func:`refuse_deep`.
+
+    Args:
+        table: The place of the table.
+        name: The name of the file, below the folder of the log.
+        size: Its bytes.
+    """
+    place = f"{table}/_delta_log/{name}"
+    if size > MOST_BYTES:
+        _refuse(table, name, f"is larger than {MOST_BYTES:,} bytes")
+    if size < _LEAST and not name.endswith(".parquet"):
         return
-    log = f"{table}/_delta_log"
-    try:
-        found = [m for name in places.names(log) if (m := _COMMIT.fullmatch(name))]
-    except OSError:
-        return  # the reader tells it
-    since = max((match[1] for match in found if match[2] != ".json"), default="")
-    for match in found:
-        if match[2] != ".json" or match[1] < since:
-            continue
-        refuse_irregular(log, [match[0]])
-        if _is_small(f"{log}/{match[0]}"):
-            continue
-        if any(depth_of(line) > MOST_DEPTH for line in places.read(f"{log}/{match[0]}").split(b"\n")):
-            raise SourceDamagedError(
-                f"version {int(match[1])} of the table at '{table}' is nested deeper than {MOST_DEPTH:,} brackets",
-                hint=_HINT,
-                version=int(match[1]),
-                wrote=NOTHING,
-            )
+    known = (place, size if not places.is_local(place) else places.identity(place))
+    if known in _PASSED:
+        return
+    texts = _statistics(place) if name.endswith(".parquet") else iter(places.read(place).split(b"\n"))
+    if any(depth_of(text) > MOST_DEPTH for text in texts if len(text) >= _LEAST):
+        _refuse(table, name, f"is nested deeper than {MOST_DEPTH:,} brackets")
+    _PASSED.add(known)
 
 
-def _is_small(place: str) -> bool:
+def _refuse(table: str, name: str, what: str) -> None:
+    match = _LOGGED.match(name)
+    raise SourceDamagedError(
+        f"'{name}' of the log of the table at '{table}' {what}",
+        hint=_HINT,
+        version=int(match[1]) if match else None,
+        wrote=NOTHING,
+    )
+
+
+def _whole_checkpoints(found: Iterable[tuple[int, str]]) -> Iterator[int]:
+    """Yield the versions of checkpoints of which each part is there; a library passes over others."""
+    parts: Counter[tuple[int, int]] = Counter()
+    for version, name in found:
+        if match := _PART.search(name):
+            parts[version, int(match[1])] += 1
+            if parts[version, int(match[1])] == int(match[1]):
+                yield version
+        elif _is_checkpoint(name):
+            yield version
+
+
+def _is_checkpoint(name: str) -> bool:
+    return ".checkpoint." in name
+
+
+def _statistics(place: str) -> Iterator[bytes]:
+    """Yield the long texts of statistics in a checkpoint, which a library parses; nothing of a file that it cannot read either."""
+    import pyarrow as pa  # noqa: PLC0415 - most logs have no checkpoint
+    import pyarrow.compute as pc  # noqa: PLC0415
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
     try:
-        return os.stat(place).st_size < _LEAST  # noqa: PTH116 - of each commit since a checkpoint
+        file = pq.ParquetFile(places.opened(place))
+        column = next(i for i in range(len(file.schema)) if file.schema.column(i).path == "add.stats")
+        groups = (file.metadata.row_group(i).column(column) for i in range(file.metadata.num_row_groups))
+        for number, group in enumerate(groups):
+            if group.total_uncompressed_size >= _LEAST:
+                texts = pc.struct_field(
+                    file.read_row_group(number, columns=["add.stats"])["add"].combine_chunks(), "stats"
+                )
+                yield from (
+                    text.encode()
+                    for text in texts.filter(pc.greater_equal(pc.binary_length(texts), _LEAST)).to_pylist()
+                )
+    except (pa.ArrowException, StopIteration):
+        return
+
+
+def _size(place: str) -> int:
+    try:
+        return os.stat(place).st_size  # noqa: PTH116 - of each commit since a checkpoint
     except OSError:
-        return True  # it was cleaned out of the log meanwhile
+        return 0  # it was cleaned out of the log meanwhile
 
 
 def refuse_extraordinary(folder: str, name: str) -> None:

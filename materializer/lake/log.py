@@ -21,7 +21,7 @@ from materializer.core.time.spans import Span
 from materializer.errors import NOTHING, LogGapError, SourceDamagedError, StorageError
 from materializer.lake import places
 from materializer.lake.failures import first_line, hint_of, missing, translated
-from materializer.lake.hostile import is_outside, refuse_outside
+from materializer.lake.hostile import is_outside, refuse_irregular, refuse_outside
 from materializer.lake.statistics import TimeColumn, bounds
 
 __all__ = [
@@ -285,7 +285,9 @@ def lines_of(path: str, version: int) -> Iterator[str]:
 def _text(path: str, version: int) -> str:
     """Return the content of a commit file, which never changes; that of a store stays in memory."""
     if places.is_local(path):
-        return places.read(commit_file(path, version)).decode()
+        file = commit_file(path, version)
+        refuse_irregular(path, [file])
+        return places.read(file).decode()
     known = _texts.setdefault(path, {})
     if version not in known:
         if len(known) >= _MOST_TEXTS:

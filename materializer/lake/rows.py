@@ -16,7 +16,7 @@ from materializer.errors import MaterializerError
 from materializer.lake import places
 from materializer.lake.extent import file_bounds, instants_of, time_column
 from materializer.lake.failures import translated
-from materializer.lake.hostile import refuse_irregular, refuse_outside
+from materializer.lake.hostile import refuse_deep, refuse_irregular, refuse_outside
 from materializer.lake.predicates import inside
 from materializer.lake.table import DeltaFolder, identity, open_table
 
@@ -52,11 +52,12 @@ def refuse_unfit_files(path: str, version: int) -> None:
     """Refuse a table on a path of which a file is no regular one, or lies outside of it, before Spark waits for it; once for each version.
 
     Raises:
-        SourceDamagedError: If there is one.
+        SourceDamagedError: If there is one, among the files of its log, too.
     """
     known = (path, version, identity(path, version)) if places.is_local(path) else None
     if known is None or known in _REGULAR:
         return
+    refuse_deep(path, version)
     try:
         with DeltaFolder.at(path).reading(version) as table:
             names = pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()["path"].to_pylist()

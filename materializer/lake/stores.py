@@ -21,6 +21,7 @@ from obstore.exceptions import (
 )
 from obstore.store import ObjectStore, from_url
 
+from materializer.errors import ConfigError
 from materializer.errors.base import masked
 from materializer.lake.store_settings import environment_of, options_of
 
@@ -50,17 +51,29 @@ _NUMBERS: Final[Sequence[tuple[Any, int]]] = (
     ((AlreadyExistsError, PreconditionError), errno.EEXIST),
     ((PermissionDeniedError, UnauthenticatedError), errno.EACCES),
 )
-_CONNECTION: Final = frozenset({"allow_http", "allow_invalid_certificates"})
+_CONNECTION: Final = frozenset(
+    {"allow_http", "allow_invalid_certificates", "connect_timeout", "proxy_url", "timeout", "user_agent"}
+)
 _clients: dict[tuple[str, tuple[tuple[str, str], ...]], ObjectStore] = {}
 _guard: Final = threading.Lock()
 
 
 def _opened(bucket: str, options: dict[str, str]) -> ObjectStore:
-    """Return a client; it takes settings of its connections apart from the others."""
+    """Return a client; it takes settings of its connections apart from the others.
+
+    Raises:
+        ConfigError: If it does not know a setting, or its value.
+    """
     connection = {key.partition("_")[2]: key for key in options if key.partition("_")[2] in _CONNECTION}
     config = {key: value for key, value in options.items() if key not in connection.values()}
-    client: dict[str, Any] = {name: options[key] == "true" for name, key in connection.items()}
-    return from_url(bucket, config=config, client_options=client)  # type: ignore[call-overload,no-any-return]
+    client = {name: options[key] for name, key in connection.items()}
+    try:
+        return from_url(bucket, config=config, client_options=client)  # type: ignore[call-overload,no-any-return]
+    except (BaseError, ValueError) as exc:
+        hint = "see [storage] in the configuration, and the variables of this cloud in the environment"
+        raise ConfigError(
+            f"'{bucket}' cannot be opened: {masked(str(exc).strip().partition(chr(10))[0])}", hint=hint
+        ) from None
 
 
 class StorePlace:

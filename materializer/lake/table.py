@@ -23,7 +23,7 @@ from materializer.errors import (
 )
 from materializer.lake import places
 from materializer.lake.failures import missing, translated
-from materializer.lake.hostile import refuse_deep
+from materializer.lake.hostile import refuse_deep, refuse_deep_file
 from materializer.lake.log import Commit, commit_file, forget, latest_version, placed, read_commit, tail
 from materializer.lake.reads import fact, table_at
 from materializer.lake.statistics import TimeColumn
@@ -320,7 +320,8 @@ class DeltaFolder:
         """
         before = table.version()
         try:
-            refuse_deep(self.path)
+            for more, (*_, size) in enumerate(run[1:], table.version() + 1):
+                refuse_deep_file(self.path, f"{more:020d}.json", int(size))
             table.update_incremental()
         except (DeltaError, OSError):
             return False
@@ -406,7 +407,7 @@ def open_table(path: str, version: int | None = None) -> DeltaTable:
     """
     if places.is_local(path) and not places.is_folder(path):  # the library would make the folder
         raise missing(path)
-    refuse_deep(path)
+    refuse_deep(path, version)
     try:
         with translated(path, "reading"):
             return DeltaTable(path, version=version, storage_options=places.options_of(path))
