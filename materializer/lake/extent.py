@@ -183,10 +183,10 @@ def file_bounds(
     paths, sizes = actions["path"].to_pylist(), actions["size_bytes"].to_pylist()
     rows = actions["num_records"].to_pylist()
     if column.is_partition:
-        values = _first(actions, f"partition.{column.name}", f"partition.{column.physical}")
+        values = _values(actions, f"partition.{column.name}")
         ranges = [_of_partition(r, v, column.time_type) for r, v in zip(rows, values, strict=True)]
     else:
-        nulls = _first(actions, f"null_count.{column.name}", f"null_count.{column.physical}")
+        nulls = _values(actions, f"null_count.{column.physical}")
         lowest = _instants(actions, "min", column)
         highest = _instants(actions, "max", column)
         zipped = zip(rows, nulls, lowest, highest, strict=True)
@@ -202,18 +202,16 @@ def _of_partition(rows: int | None, value: Any, time_type: TimeType) -> FileRang
     return partition_bounds(rows, None if value is None else str(value), time_type)
 
 
-def _first(actions: pa.Table, *names: str) -> list[Any]:
-    for name in names:
-        if name in actions.column_names:
-            return list(actions[name].to_pylist())
-    return [None] * actions.num_rows
+def _values(actions: pa.Table, name: str) -> list[Any]:
+    """Return a value of each file; the library names partitions as the schema does, and statistics as the files do."""
+    return list(actions[name].to_pylist()) if name in actions.column_names else [None] * actions.num_rows
 
 
 def _instants(actions: pa.Table, which: str, column: TimeColumn) -> list[int | None]:
-    for name in (f"{which}.{column.name}", f"{which}.{column.physical}"):
-        if name in actions.column_names:
-            return list(instants_of(actions[name], column.time_type).to_pylist())
-    return [None] * actions.num_rows
+    name = f"{which}.{column.physical}"
+    if name not in actions.column_names:
+        return [None] * actions.num_rows
+    return list(instants_of(actions[name], column.time_type).to_pylist())
 
 
 def instants_of(values: Any, time_type: TimeType) -> Any:

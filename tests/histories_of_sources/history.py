@@ -121,7 +121,7 @@ class History:
                 self.tell(f"{name}: {exc} ({exc.hint})")
                 if isinstance(exc, SourceRolledBackError):
                     self._add_until(int(exc.values["expected"]))
-                elif isinstance(exc, SourceSchemaChangedError) and "apply" in exc.hint:
+                elif not isinstance(exc, SourceRolledBackError) and "apply" in exc.hint:
                     self._define(name)
                     return "" if self.lake.build(name).switched else f"the next version is not built after {exc}"
                 else:

@@ -33,6 +33,17 @@ _LABELS: Final = {
     "session_window": ("use_session_start_time", "START"),
 }
 """For each engine the parameter that chooses the label of a window, and the end of the window that is the default label."""
+_CLAUSES: Final = {
+    "comment": "write COMMENT '…' before TBLPROPERTIES",
+    "known_python": "name the functions in python_aggregates of the configuration",
+    "measures": "write the measures into SELECT",
+    "name": "the name stands behind CREATE MATERIALIZED VIEW",
+    "properties": "write each of them into TBLPROPERTIES",
+    "resolution": "write 'time.resolution'",
+    "source": "the source stands behind FROM",
+    "where": "write a WHERE clause",
+}
+"""What is a clause and no property, though the Python form has an argument of this name."""
 _FIXED: Final = {"hopping_window": "END", "compressed_hopping_window": "START", "event_time_window": "END"}
 """The end of a window that is its label, for engines that have no other."""
 
@@ -60,6 +71,9 @@ def engine_of_draft(
     grouped = _grouped(draft, group_pieces(draft.clauses, columns), parts)
     names = {g.text for g in grouped if g.text.lower() not in columns}
     since = len(problems)
+    for clause in sorted(parts.params.keys() & _CLAUSES.keys()):
+        message = f"there is no property '{clause}'"
+        problems.append(draft.place.problem("definition.unknown-property", message, _CLAUSES[clause]))
     if (refusal := _last_instant(draft)) is not None:
         problems.append(refusal)
         return None

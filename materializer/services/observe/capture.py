@@ -257,7 +257,7 @@ class Capture:
         return lambda rows: evaluated(definition, rows)
 
     def _check_schema(self, state: AggregateState) -> None:
-        for misfit in source_breaks.misfits(state):
+        for misfit in sorted(source_breaks.misfits(state), key=lambda each: each.is_wider):  # one that ends it first
             hint = f"apply a definition of '{state.name}' that fits the source"
             if misfit.is_wider:
                 hint = f"refresh '{state.name}', which goes on where its output keeps its types"

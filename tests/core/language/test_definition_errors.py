@@ -375,3 +375,22 @@ def test_resolving_hints_at_the_nearest_column() -> None:
     with pytest.raises(DefinitionError) as caught:
         resolve(spec, SCHEMA)
     assert caught.value.problems[0].hint == "did you mean `price`?"
+
+
+@pytest.mark.parametrize(
+    "name", ["comment", "COMMENT", "name", "source", "measures", "where", "resolution", "properties", "known_python"]
+)
+def test_a_clause_of_an_engine_is_no_property(name: str) -> None:
+    """
+    What the Python form has as an argument has its own place in a statement, and the hint names it.
+    """
+    text = (
+        f"CREATE MATERIALIZED VIEW visits TBLPROPERTIES ('engine' = 'session_window', '{name}' = 'x') AS "
+        "SELECT session_window.start AS begun, k, count(*) AS n FROM t GROUP BY session_window(ts, '2 minutes'), k"
+    )
+    with pytest.raises(DefinitionError) as refused:
+        parse_definitions(text)
+
+    (problem,) = refused.value.problems
+    assert ("definition.unknown-property", f"there is no property '{name.lower()}'") == (problem.code, problem.message)
+    assert problem.hint
