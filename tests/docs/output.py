@@ -101,17 +101,13 @@ def excerpt(text: str, parts: Sequence[Part]) -> str:
 
 
 def masked(text: str) -> str:
-    r"""Return a text without its line breaks, and without what differs from run to run.
-
-    That is: wall times, moments, sizes, commits, and the reasons against the strategies that were not taken.
+    r"""Return a text without its line breaks, and without what differs from run to run: wall times, moments, sizes, commits.
 
     Examples:
         >>> masked("done  read 36 rows, 5 commits,\n   1.1 MB, 1 min 34 s; 0.52 s at 2026-11-21T08:02:13.122Z")
         'done read 36 rows, ~, ~, ~; ~ at ~'
-        >>> masked("  recompute 1 span; rows changed; not\n            merge: would take longer\n  done  read 5 rows")
-        'recompute 1 span; rows changed done read 5 rows'
     """
-    return _TIMES.sub("~", " ".join(_AGAINST.sub("", text).split()))
+    return _TIMES.sub("~", " ".join(text.split()))
 
 
 def shown(block: Block, words: Sequence[str], printed: str) -> str:
@@ -124,9 +120,10 @@ def shown(block: Block, words: Sequence[str], printed: str) -> str:
 def differences(block: Block, printed: Sequence[str]) -> list[str]:
     """Return what a page shows of its commands and what they printed, where these differ in more than wall times and sizes.
 
+    The reasons against the strategies that were not taken are not compared: prices are learned from wall times.
     Rows are compared whole: a value with a decimal point is no wall time.
     """
-    found = [masked(text) for text in (block.text, console(block, printed))]
+    found = [masked(_AGAINST.sub("", text)) for text in (block.text, console(block, printed))]
     if found[0] != found[1]:
         return found
     pairs = [
