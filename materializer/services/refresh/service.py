@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from materializer.journal.state import AggregateState
     from materializer.journal.view import View
     from materializer.services.commit.lake import Lake, OutputHandler
+    from materializer.services.definitions.waiting import WaitingVersion
     from materializer.services.observe.source_deletes import OtherReader
     from materializer.services.protocol.decision import RunNote
     from materializer.services.protocol.process import Process
@@ -102,7 +103,10 @@ class Refresher:
             report = self._refreshed(name, state, options, on_plan, ran, began)
             now = self.lake.journal.last_view.all.get(state.id, state)
             warnings = telling.completed(now, report.outcome, window=report.window)
-        return replace(report, warnings=(*report.warnings, *warnings)) if warnings else report
+        waiting = _waiting(self.lake.journal.last_view, now)
+        return (
+            replace(report, warnings=(*report.warnings, *warnings), waiting=waiting) if warnings or waiting else report
+        )
 
     def _refreshed(
         self,
@@ -342,6 +346,15 @@ class _First(NamedTuple):
         """Return the report of the refresh."""
         warnings, recovered = (*self.warnings, *report.warnings), (*self.recovered, *report.recovered)
         return replace(report, warnings=warnings, recovered=recovered)
+
+
+def _waiting(view: View, state: AggregateState) -> WaitingVersion | None:
+    """Return the next version of an aggregate in a few words; None if there is none."""
+    if state.builds or view.build_of(state) is None:
+        return None
+    from materializer.services.definitions.waiting import waiting_version
+
+    return waiting_version(view, state)
 
 
 def _left_to_spark(runs: Iterable[RunDone]) -> tuple[str, ...]:

@@ -98,7 +98,8 @@ def _change_lines(change: DefinitionChange, width: int, *, is_dry_run: bool) -> 
     if change.next in {"started", "replaced", "building"}:
         details.append(f"{_cost_text(change)}; what is published is refreshed and read meanwhile")
         if not is_dry_run:
-            details.append(f"'materializer build {change.name}' builds and publishes it")
+            details.append(f"'materializer build {change.name}' builds and publishes it, and so does 'apply --build'")
+    details += [f"not active before that: {check.text}" for check in change.waiting_checks]
     for text in details:
         yield from wrapped(text, "    ", width=width)
 
