@@ -44,7 +44,7 @@ from materializer.services.definitions import calendars, impact, lineage, output
 from materializer.services.definitions.batch import Awaited, Batch
 from materializer.services.definitions.changes import CheckedDefinition, DefinitionChange, Reads, ReusedPartials
 from materializer.services.definitions.refusals import refuse_policies, refuse_unstorable
-from materializer.services.definitions.sources import named_in, resolve_source
+from materializer.services.definitions.sources import missing_feed, named_in, resolve_source
 from materializer.services.definitions.tables import create_tables, schemas_of, was_dropped
 
 if TYPE_CHECKING:
@@ -254,7 +254,8 @@ class Definitions:
         parent = lineage.parent_of(source.path, self._root, batch.states)
         reads = "" if parent is None else parent.name
         if existing is None:
-            change = DefinitionChange(spec.name, "new", (), source.path, version)
+            feed = missing_feed(source, self._root)
+            change = DefinitionChange(spec.name, "new", (), source.path, version, feed=feed)
             return CheckedDefinition(change, checked, source, schemas, None, reads=reads)
         change = self._changed(existing, checked, source, schemas, version)
         what = "switched" if existing.threshold == NEG_INF else "started" if build is None else "replaced"
@@ -297,7 +298,7 @@ class Definitions:
         if source.table_id:  # else it is made by the same command, and empty
             reads = Reads(*impact.rows_to_read(existing, spec, source, version, self._config.run_rows))
             change = replace(change, reads=reads)
-        return change
+        return replace(change, feed=missing_feed(source, self._root))
 
     def _same_data(
         self,
