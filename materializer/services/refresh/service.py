@@ -27,7 +27,7 @@ from materializer.errors import (
 from materializer.journal.events import Event, Frozen
 from materializer.lake.table import DeltaFolder, one_look
 from materializer.local.kinds import BUG
-from materializer.services.activity import ActivityKind, activity
+from materializer.services.activity import ActivityKind, Phase, activity, tell_phase
 from materializer.services.aggregate import Aggregate
 from materializer.services.definitions import rolled_up
 from materializer.services.delivery import handlers, registration
@@ -79,6 +79,7 @@ class Refresher:
             MaterializerError: If planning, computing or writing fails.
         """
         began = time.perf_counter()
+        tell_phase(Phase.READING)
         with one_look():
             state = self._followed(self.lake.journal.view().named(name))
         policy = options.plan_note.get("policy", {})
