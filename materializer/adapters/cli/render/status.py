@@ -68,7 +68,7 @@ class StatusResult(Result):
         for s in self.items:
             if s.problem:
                 yield from wrapped(s.problem, f"{s.name}: ", width=width)
-            if s.waits_for is not None:
+            if s.waits_for is not None and s.state != "empty":
                 yield from wrapped(_waits_text(s, s.waits_for), f"{s.name}: ", width=width)
             if s.table_problem:
                 yield from wrapped(s.table_problem, f"{s.name}: ", width=width)
