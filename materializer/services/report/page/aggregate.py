@@ -77,7 +77,6 @@ def _facts(state: AggregateState, status: Status, spec: AggregateSpec) -> dict[s
     kind, fresh = status.time_type, status.freshness
     return {
         "state": status.state,
-        "waits_for": None if status.waits_for is None else asdict(status.waits_for),
         "problem": status.problem or status.table_problem,
         "source": status.source,
         "cursor": status.cursor,
