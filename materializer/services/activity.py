@@ -6,6 +6,8 @@ command waits for them at its end, for a limited time; and what goes wrong in th
 listener hears nothing for :data:`PAUSE` seconds, so a dead endpoint costs a loop over many aggregates one wait.
 
 Without listeners, which is the default, :func:`activity` does nothing, and nothing that listens is imported.
+
+What a command does at the moment is its *phase*. Services tell it by :func:`tell_phase`; a watch hears it by :func:`hearing`.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -31,6 +34,44 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger("materializer")
 PAUSE: Final = 300.0
 """Seconds in which a listener hears nothing after it failed."""
+
+
+class Phase(StrEnum):
+    """What a command does at the moment."""
+
+    READING = "reading the log"
+    RECOVERING = "ending what was interrupted"
+    PLANNING = "planning"
+    COMPUTING = "computing"
+    CHECKING = "checking"
+    WRITING = "writing"
+    COMMITTING = "committing"
+    PUBLISHING = "publishing the next version"
+
+
+_HEARD: Final[ContextVar[Callable[[Phase], None] | None]] = ContextVar("heard", default=None)
+
+
+def heard() -> Callable[[Phase], None] | None:
+    """Return what hears of phases, which a thread of the command cannot ask for itself; None if nothing does."""
+    return _HEARD.get()
+
+
+def tell_phase(phase: Phase) -> None:
+    """Tell what the command does from now on."""
+    hear = heard()
+    if hear is not None:
+        hear(phase)
+
+
+@contextmanager
+def hearing(hear: Callable[[Phase], None] | None) -> Iterator[None]:
+    """Call *hear* with each phase that begins during the block."""
+    token = _HEARD.set(hear)
+    try:
+        yield
+    finally:
+        _HEARD.reset(token)
 
 
 class ActivityKind(StrEnum):

@@ -14,11 +14,12 @@ import shutil
 import sys
 import traceback
 from collections.abc import Iterable
+from threading import Event
 from typing import Any, Protocol, TextIO
 
 import typer
 
-from materializer.adapters.cli.progress import BarWatch, LineWatch, SilentWatch, Watch
+from materializer.adapters.cli.progress import BarWatch, Heartbeat, LineWatch, SilentWatch, Waiting, Watch
 from materializer.adapters.cli.render.apply import more_about, problem_lines
 from materializer.adapters.cli.render.result import Result
 from materializer.adapters.cli.words import visible, wrapped
@@ -103,10 +104,18 @@ class Pipe:
 class TextOutput:
     """The port for people: text, a progress bar on a terminal, questions."""
 
-    def __init__(self, out: TextIO | None = None, err: TextIO | None = None, *, width: int | None = None) -> None:
+    def __init__(
+        self,
+        out: TextIO | None = None,
+        err: TextIO | None = None,
+        *,
+        width: int | None = None,
+        wait: Waiting = Event.wait,
+    ) -> None:
         self._out = Pipe(out or sys.stdout)
         self._err = Pipe(err or sys.stderr)
         self._width = width or _width(self._out)
+        self._wait = wait
         self._has_shown = False
 
     def expect(self, listing: str) -> None:
@@ -124,7 +133,8 @@ class TextOutput:
         """See :class:`Output`."""
         if is_long and self._err.is_terminal:
             return BarWatch(name, self._err.stream)
-        return LineWatch(name, time_type, self._out.text, width=self._width, is_long=is_long)
+        heartbeat = Heartbeat(name, self._err.text, self._wait)
+        return LineWatch(name, time_type, self._out.text, heartbeat, width=self._width, is_long=is_long)
 
     def fail(self, error: MaterializerError) -> None:
         """See :class:`Output`."""
@@ -186,9 +196,18 @@ class JsonOutput:
         out: Where the document goes; standard output by default.
         err: Where errors go; standard error by default.
         tells_progress: Whether a refresh writes its progress there, in lines of text.
+        wait: See :class:`~materializer.adapters.cli.progress.Heartbeat`.
     """
 
-    def __init__(self, out: TextIO | None = None, err: TextIO | None = None, *, tells_progress: bool = False) -> None:
+    def __init__(
+        self,
+        out: TextIO | None = None,
+        err: TextIO | None = None,
+        *,
+        tells_progress: bool = False,
+        wait: Waiting = Event.wait,
+    ) -> None:
+        self._wait = wait
         self._out = Pipe(out or sys.stdout)
         self._err = Pipe(err or sys.stderr)
         self._tells_progress = tells_progress
@@ -214,7 +233,8 @@ class JsonOutput:
         """See :class:`Output`."""
         if not self._tells_progress:
             return SilentWatch()
-        return LineWatch(name, time_type, self._err.text, width=WIDTH, is_long=is_long)
+        heartbeat = Heartbeat(name, self._err.text, self._wait)
+        return LineWatch(name, time_type, self._err.text, heartbeat, width=WIDTH, is_long=is_long)
 
     def fail(self, error: MaterializerError) -> None:
         """See :class:`Output`."""

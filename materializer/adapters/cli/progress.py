@@ -1,12 +1,17 @@
-"""The progress of a refresh: a bar on a terminal, a line for each run elsewhere, nothing for programs."""
+"""The progress of a refresh: a bar on a terminal, a line for each run elsewhere, nothing for programs.
+
+A refresh that takes long says on standard error what it does, in its phases, also between two runs and where no terminal is.
+"""
 
 # ruff: noqa: PLC0415 - rich is imported when there is a bar to draw
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self, TextIO
+from typing import TYPE_CHECKING, Final, Protocol, Self, TextIO, TypeAlias
 
 from materializer.adapters.cli.render.gate import gate_text
 from materializer.adapters.cli.render.plan import short_plan_lines
@@ -14,12 +19,61 @@ from materializer.adapters.cli.render.refresh import run_line, run_text
 from materializer.adapters.cli.words import count, duration, number, visible, wrapped
 from materializer.core.refresh.plan import Plan
 from materializer.core.spec.spec import TimeType
+from materializer.services.activity import Phase, hearing
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from materializer.services.protocol.decision import RunNote
     from materializer.services.refresh.reports import RunDone
+
+
+FIRST: Final = 5.0
+"""Seconds after which a command that goes on says what it does."""
+AGAIN: Final = 10.0
+"""Seconds after which it says so again."""
+Waiting: TypeAlias = Callable[[threading.Event, float], bool]
+"""Waits for an event at most so many seconds, and returns whether it came."""
+
+
+class Heartbeat:
+    """A context manager that writes a line about the phase of a command after :data:`FIRST` seconds, and then each :data:`AGAIN`.
+
+    Args:
+        name: The aggregate.
+        write: Writes lines.
+        wait: Waits for the end of the command; tests give another one, which needs no time.
+    """
+
+    def __init__(self, name: str, write: Callable[[Iterable[str]], None], wait: Waiting = threading.Event.wait) -> None:
+        self._name = name
+        self._write = write
+        self._wait = wait
+        self._phase = Phase.READING
+        self._ended = threading.Event()
+        self._closing = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._closing.enter_context(hearing(self._hear))
+        thread = threading.Thread(target=self._beat, name="materializer-progress", daemon=True)
+        thread.start()
+        self._closing.callback(thread.join)
+        self._closing.callback(self._ended.set)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._closing.close()
+
+    def _hear(self, phase: Phase) -> None:
+        self._phase = phase
+
+    def _beat(self) -> None:
+        passed, pause = 0.0, FIRST
+        while not self._wait(self._ended, pause):
+            passed, pause = passed + pause, AGAIN
+            self._write([f"{self._name}: {self._phase}, {passed:.0f} s so far"])
 
 
 class Watch(Protocol):
@@ -90,14 +144,31 @@ class LineWatch(SilentWatch):
     """A watch that writes lines: the plan and the outcome of a refresh, or one line for each run of a backfill."""
 
     def __init__(
-        self, name: str, time_type: TimeType, write: Callable[[Iterable[str]], None], *, width: int, is_long: bool
+        self,
+        name: str,
+        time_type: TimeType,
+        write: Callable[[Iterable[str]], None],
+        heartbeat: Heartbeat,
+        *,
+        width: int,
+        is_long: bool,
     ) -> None:
+        self._heartbeat = heartbeat
         self._name = name
         self._kind = time_type
         self._write = write
         self._width = width
         self._is_long = is_long
         self._tally = Tally()
+
+    def __enter__(self) -> Self:
+        self._heartbeat.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._heartbeat.__exit__(kind, error, trace)
 
     def on_plan(self, plan: Plan, note: RunNote) -> None:  # noqa: ARG002 - the port has this argument
         """See :class:`Watch`."""

@@ -23,6 +23,7 @@ from materializer.journal.state import AggregateState
 from materializer.journal.view import View
 from materializer.lake.table import one_look
 from materializer.services import processes
+from materializer.services.activity import Phase, tell_phase
 from materializer.services.aggregate import Aggregate
 from materializer.services.commit.ports import DeltaPorts
 from materializer.services.planning.runs import Request
@@ -32,6 +33,15 @@ from materializer.services.protocol.process import At, Process
 from materializer.spark.runtime.jvm import telling
 
 _LOG: Final = logging.getLogger("materializer")
+_PHASES: Final = {
+    **dict.fromkeys((At.LEASE, At.PLAN), Phase.READING),
+    **dict.fromkeys((At.RECOVER, At.FENCE, At.ABORT, At.ABORTED, At.FINISH, At.FINISHED), Phase.RECOVERING),
+    At.COMPUTE: Phase.COMPUTING,
+    At.AUDIT: Phase.CHECKING,
+    At.WRITE: Phase.WRITING,
+    At.DONE: Phase.COMMITTING,
+}
+"""What each step of a refresh is for people; the other steps publish the next version."""
 
 
 class LeasedLake(Protocol):
@@ -167,6 +177,7 @@ def run(
     process = Process(processes.new_lease(time.time(), lake.config.lease_seconds), switches=switches)
     with _renewing(lake, process.lease, ports), ExitStack() as closing:
         while process.at is not At.END:
+            tell_phase(_PHASES.get(process.at, Phase.PUBLISHING))
             lake.on_checkpoint(process.at.value)
             before, ports = process, _ports_now(lake, process, ports, closing)
             with one_look():

@@ -43,6 +43,7 @@ from materializer.lake.write.replace_keys import replace_keys
 from materializer.local.executor import LocalExecutor
 from materializer.local.kinds import NotLocal
 from materializer.services import processes
+from materializer.services.activity import Phase, heard, hearing, tell_phase
 from materializer.services.aggregate import refuse_links
 from materializer.services.commit.commit_info import changed_in, note_of
 from materializer.services.commit.counters import Counters
@@ -170,8 +171,9 @@ class DeltaPorts(SwitchTables):
 
     def write(self, plan: Plan, result: Computed, which: frozenset[Which]) -> None:
         """See :class:`Ports`."""
+        hear = heard()
         with ThreadPoolExecutor(max_workers=2) as pool:
-            futures = [pool.submit(self._write_table, plan, result, table) for table in sorted(which)]
+            futures = [pool.submit(self._write_table, plan, result, table, hear) for table in sorted(which)]
         failures = [error for f in futures if (error := f.exception())]
         # a failure of the program says more than one of a table, and a table that another process fenced says least
         for failure in sorted(
@@ -179,14 +181,15 @@ class DeltaPorts(SwitchTables):
         ):
             raise failure
 
-    def _write_table(self, plan: Plan, result: Computed, which: Which) -> None:
+    def _write_table(self, plan: Plan, result: Computed, which: Which, hear: Callable[[Phase], None] | None) -> None:
         self._checkpoint(f"writing_{which}")
         table = result.partials if which is Which.PARTIALS else result.output
         spans = plan.replaced if result.spans is None else result.spans
         if which is Which.PARTIALS and self.planner.of_engine is not None:
             spans -= plan.discarded
         only = None if result.only is None else result.only.within(spans)
-        self._commit(plan, table, which, spans, result.rows, is_fetched=result.is_fetched, only=only)
+        with hearing(hear):  # a thread does not hear what its command hears
+            self._commit(plan, table, which, spans, result.rows, is_fetched=result.is_fetched, only=only)
         self._checkpoint(f"wrote_{which}")
 
     def _commit(
@@ -218,6 +221,7 @@ class DeltaPorts(SwitchTables):
 
             def lay_out(folder: str, names: Sequence[str]) -> None:
                 spark.lay_out(rows, path, folder, names, predicate=predicate, order=order, rows=count, by_keys=by_keys)
+                tell_phase(Phase.COMMITTING)
 
             result = replace_by_files(path, lay_out, column, spans, app_id, plan.n, note, rows=count)
         with self._lock:

@@ -40,11 +40,11 @@ from materializer.lake.failures import translated
 from materializer.lake.log import feed_reaches_back
 from materializer.lake.table import DeltaFolder
 from materializer.services.aggregate import output_path, partials_path
-from materializer.services.definitions import calendars, impact, lineage, outputs, rolled_up, suites
+from materializer.services.definitions import calendars, impact, lineage, outputs, rolled_up, suites, waiting
 from materializer.services.definitions.batch import Awaited, Batch
 from materializer.services.definitions.changes import CheckedDefinition, DefinitionChange, Reads, ReusedPartials
 from materializer.services.definitions.refusals import refuse_policies, refuse_unstorable
-from materializer.services.definitions.sources import named_in, resolve_source
+from materializer.services.definitions.sources import missing_feed, named_in, resolve_source
 from materializer.services.definitions.tables import create_tables, schemas_of, was_dropped
 
 if TYPE_CHECKING:
@@ -254,7 +254,8 @@ class Definitions:
         parent = lineage.parent_of(source.path, self._root, batch.states)
         reads = "" if parent is None else parent.name
         if existing is None:
-            change = DefinitionChange(spec.name, "new", (), source.path, version)
+            feed = missing_feed(source, self._root)
+            change = DefinitionChange(spec.name, "new", (), source.path, version, feed=feed)
             return CheckedDefinition(change, checked, source, schemas, None, reads=reads)
         change = self._changed(existing, checked, source, schemas, version)
         what = "switched" if existing.threshold == NEG_INF else "started" if build is None else "replaced"
@@ -285,17 +286,19 @@ class Definitions:
             lines += tuple(
                 f"{sign} source {s.path} ({s.table_id})" for sign, s in (("-", existing.source), ("+", source))
             )
+        change = DefinitionChange(spec.name, "data", lines, source.path, version, reads=Reads(0, 0, 0, 0))
+        if lineage.is_materialised(existing):
+            checks = waiting.waiting_checks(existing, spec, schemas, source.path)
+            change = replace(change, waiting_checks=tuple(checks))
         if impact.is_of_partials(existing, spec, source, schemas, version):
             reused = None
             with suppress(MaterializerError):  # who starts it says what is wrong with them
                 reused = ReusedPartials(*impact.rows_to_copy(existing, self._root))
-            return DefinitionChange(
-                spec.name, "measures", lines, source.path, version, reads=Reads(0, 0, 0, 0), kept=reused
-            )
-        reads = Reads(0, 0, 0, 0)
+            return replace(change, kind="measures", kept=reused)
         if source.table_id:  # else it is made by the same command, and empty
             reads = Reads(*impact.rows_to_read(existing, spec, source, version, self._config.run_rows))
-        return DefinitionChange(spec.name, "data", lines, source.path, version, reads=reads)
+            change = replace(change, reads=reads)
+        return replace(change, feed=missing_feed(source, self._root))
 
     def _same_data(
         self,

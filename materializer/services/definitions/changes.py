@@ -10,6 +10,8 @@ from materializer.errors import RetryableError
 from materializer.journal.events import SourceIdentity
 from materializer.journal.state import AggregateState, by_name
 from materializer.journal.view import View
+from materializer.services.definitions.sources import MissingFeed
+from materializer.services.definitions.waiting import WaitingCheck
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,8 @@ class DefinitionChange:
             ``abandoned`` (what is published was applied again), or "".
         reads: What building it reads of the source, about; None when it is not built.
         kept: The stored partials that are copied; None when none are, or when they cannot be read.
+        feed: How the source gets a change feed, if data are computed from it and it has none.
+        waiting_checks: Expectations of the next version that do not hold for what is published; all others hold at once.
     """
 
     name: str
@@ -38,6 +42,8 @@ class DefinitionChange:
     next: str = ""
     reads: Reads | None = None
     kept: ReusedPartials | None = None
+    feed: MissingFeed | None = None
+    waiting_checks: tuple[WaitingCheck, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,12 @@
-"""Which table the name of a source stands for."""
+"""Which table the name of a source stands for, and whether that has a change feed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
 
+from materializer.core.compiled.definition import quoted
 from materializer.core.spec.table_names import parts_of
 from materializer.core.sql.functions import nearest
 from materializer.errors import MaterializerError, TableNotFoundError
@@ -15,10 +16,15 @@ from materializer.lake import places
 from materializer.lake.failures import translated
 from materializer.lake.table import DeltaFolder
 from materializer.services.aggregate import output_path
-from materializer.services.definitions.lineage import parent_of
+from materializer.services.definitions.lineage import maker_of, parent_of
 
 if TYPE_CHECKING:
     from materializer.spark.run.spark import Spark
+
+FEED: Final = "delta.enableChangeDataFeed"
+SAVES: Final = (
+    "a refresh then computes the groups of changed rows only; without it every bucket that a changed file covers"
+)
 
 
 def resolve_source(
@@ -63,3 +69,30 @@ def resolve_source(
 def named_in(error: MaterializerError, name: str) -> str:
     """Return how an error of :func:`resolve_source` names the source: by its name, or by its folder where that exists."""
     return name if isinstance(error, TableNotFoundError) else places.resolved(name)
+
+
+@dataclass(frozen=True, slots=True)
+class MissingFeed:
+    """A table without a change feed, and how it gets one.
+
+    Args:
+        source: Where it lies.
+        statement: The statement that turns the feed on, in Spark SQL; it records changes from then on.
+        saves: What a feed saves, in words.
+    """
+
+    source: str
+    statement: str
+    saves: str = SAVES
+
+
+def missing_feed(source: SourceIdentity, root: str) -> MissingFeed | None:
+    """Return how a source gets a change feed; None if it has one, or is a table of the lake at *root*, which needs none.
+
+    Raises:
+        MaterializerError: If the source cannot be read.
+    """
+    if maker_of(source.path, root) or DeltaFolder.at(source.path).properties().get(FEED, "").lower() == "true":
+        return None
+    table = source.name or f"delta.{quoted(source.path)}"
+    return MissingFeed(source.path, f"ALTER TABLE {table} SET TBLPROPERTIES ({FEED} = true)")

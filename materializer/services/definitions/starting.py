@@ -17,6 +17,7 @@ from materializer.core.language.parse import parse_definitions
 from materializer.core.language.suggest import SourceFacts, TimeChoice
 from materializer.core.refresh.lateness import Lateness
 from materializer.errors import NotADeltaTableError, UsageError
+from materializer.journal.events import SourceIdentity
 from materializer.journal.journal import Journal
 from materializer.journal.state import by_name
 from materializer.journal.view import View
@@ -26,7 +27,7 @@ from materializer.lake.profile import profile
 from materializer.lake.table import DeltaFolder
 from materializer.services.aggregate import output_path
 from materializer.services.definitions.refusals import refuse_policies
-from materializer.services.definitions.sources import resolve_source
+from materializer.services.definitions.sources import MissingFeed, missing_feed, resolve_source
 
 if TYPE_CHECKING:
     from materializer.spark.run.spark import Spark
@@ -65,6 +66,7 @@ class NewDefinition:
         times: The columns that can divide time, the most likely first.
         definition: The SQL text.
         suite: The suite, as JSON text.
+        feed: How the source gets a change feed; None if it has one.
     """
 
     answers: Answers
@@ -74,6 +76,7 @@ class NewDefinition:
     times: tuple[TimeChoice, ...]
     definition: str
     suite: str
+    feed: MissingFeed | None = None
 
 
 @dataclass(slots=True)
@@ -91,7 +94,7 @@ class Starter:
     journal: Journal
     config: Config
     engine: Callable[[], Spark]
-    _looked: dict[str, tuple[str, str, int, SourceFacts]] = field(default_factory=dict)
+    _looked: dict[str, tuple[str, SourceIdentity, int, SourceFacts]] = field(default_factory=dict)
 
     def draft(self, source: str, wishes: Wishes) -> NewDefinition:
         """Return a definition over a source: what was decided, and for the rest what fits the data.
@@ -103,7 +106,7 @@ class Starter:
             DefinitionError: With every problem of what was decided.
         """
         view = self.journal.view()
-        named, path, version, facts = self._look(source, view)
+        named, found, version, facts = self._look(source, view)
         times = suggest.times(facts)
         choice = _time(times, wishes.time, facts, source)
         keys = tuple(self._column(facts, key) for key in wishes.keys) if wishes.keys is not None else None
@@ -128,9 +131,10 @@ class Starter:
                 hint="choose another name, or change its definition and apply it again",
             )
         text = new_text.definition(answers)
-        self._check(text, path)
+        self._check(text, found.path)
         always = [c.name for c in facts.columns if facts.sampled and not c.nulls]
-        return NewDefinition(answers, path, version, facts, tuple(times), text, new_text.suite(answers, always))
+        suite, feed = new_text.suite(answers, always), missing_feed(found, self.root)
+        return NewDefinition(answers, found.path, version, facts, tuple(times), text, suite, feed)
 
     def write(self, draft: NewDefinition, folder: str | Path) -> list[str]:
         """Write the files of a draft, and return their places; none of them existed before.
@@ -159,7 +163,7 @@ class Starter:
 
     # -- what is there ---------------------------------------------------------------------------------------------------
 
-    def _look(self, source: str, view: View) -> tuple[str, str, int, SourceFacts]:
+    def _look(self, source: str, view: View) -> tuple[str, SourceIdentity, int, SourceFacts]:
         if source not in self._looked:
             try:
                 found = resolve_source(source, self.root, self.config.sources, view.states, self.engine)
@@ -168,7 +172,7 @@ class Starter:
             version = DeltaFolder.at(found.path).head().version
             self._looked[source] = (
                 self._as_written(source, found.path, view),
-                found.path,
+                found,
                 version,
                 profile(found.path),
             )

@@ -1,4 +1,4 @@
-"""A plan that takes long says what it does."""
+"""A plan that takes long says what it does, where nothing else shows it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from threading import Timer
 from typing import Final
 
-from materializer.services.activity import log
+from materializer.services.activity import heard, log
 
 PATIENCE: Final = 5.0
 """Seconds after which a plan says what it does."""
@@ -17,11 +17,16 @@ PATIENCE: Final = 5.0
 def announced(name: str, doing: Callable[[], str], seconds: float = PATIENCE) -> Iterator[None]:
     """Log one line if the block has not ended after some seconds; without a handler for logs it goes to standard error.
 
+    Where phases are heard nothing is logged, because they are shown.
+
     Args:
         name: The aggregate.
         doing: Returns what is being done, when the line is written.
         seconds: The seconds.
     """
+    if heard() is not None:
+        yield
+        return
     timer = Timer(seconds, lambda: log([f"'{name}' is being planned for {seconds:g} s now: {doing()}"]))
     timer.daemon = True
     timer.start()

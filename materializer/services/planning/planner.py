@@ -27,6 +27,7 @@ from materializer.errors import NotIncrementalError
 from materializer.journal.events import Captured, Event, Invalidated, Planned
 from materializer.journal.state import AggregateState
 from materializer.lake.keys import why_not_recorded
+from materializer.services.activity import Phase, tell_phase
 from materializer.services.definitions import suites
 from materializer.services.observe import frozen_bound, stored_extent
 from materializer.services.observe.observe import Observation, applied, estimate_of
@@ -114,7 +115,9 @@ class RunPlanner:
             return self._decide(state, heads)
 
     def _decide(self, state: AggregateState, heads: dict[Which, OwnTableHead]) -> Decision:
+        tell_phase(Phase.READING)
         captured = self.observation.uncaptured(state)
+        tell_phase(Phase.PLANNING)
         self._doing = "it looks where the source and its tables have rows"
         events, state = self._observed(state, captured)
         window = runs.whole_window(self.request, state, self.observation.aggregate.definition.grid)

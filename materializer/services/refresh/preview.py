@@ -19,6 +19,7 @@ from materializer.journal.view import View
 from materializer.services import html
 from materializer.services.commit.lake import Lake
 from materializer.services.definitions import rolled_up
+from materializer.services.definitions.waiting import WaitingVersion, waiting_version
 from materializer.services.observe.dirty import dirty_below_newest, stuck_spans
 from materializer.services.observe.observe import applied
 from materializer.services.planning.options import RefreshOptions
@@ -44,6 +45,7 @@ class Preview:
         frozen: The frozen boundary; ``NEG_INF`` when nothing is frozen.
         stuck: The dirty spans below *frozen* that cannot be computed.
         starting: Seconds that starting Spark takes first, about; 0 where it runs, or nothing needs it.
+        waiting: The next version, which waits to be built; None without one.
     """
 
     name: str
@@ -59,11 +61,13 @@ class Preview:
     frozen: int = NEG_INF
     stuck: SpanSet = field(default_factory=SpanSet)
     starting: float = 0.0
+    waiting: WaitingVersion | None = None
 
     def __str__(self) -> str:
         """Return the plan as text; the command line has a longer form."""
         if self.plan is None:
-            return f"{self.name}: nothing to do at source version {self.source_version}"
+            next_ = f"\n  next version {self.waiting.text}" if self.waiting else ""
+            return f"{self.name}: nothing to do at source version {self.source_version}{next_}"
         lines = [
             f"{self.name}: refresh {self.plan.n} at source version {self.source_version}, about {self.runs} run(s)"
         ]
@@ -80,13 +84,16 @@ class Preview:
             lines.append(f"  below the frozen bound {_spans(self.stuck, self.time_type)} stays dirty")
         if self.outside:
             lines.append(f"  stays dirty {_spans(self.outside, self.time_type)}")
+        if self.waiting:
+            lines.append(f"  next version {self.waiting.text}")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         """Return the plan as HTML, for notebooks."""
-        kind = self.time_type
+        kind, next_ = self.time_type, self.waiting.text if self.waiting else None
         if self.plan is None:
-            return html.facts(f"{self.name}: nothing to do", [("source version", self.source_version)])
+            facts = [("source version", self.source_version), ("next version", next_)]
+            return html.facts(f"{self.name}: nothing to do", facts)
         steps = []
         for step in self.plan.steps:
             read = Estimate() if isinstance(step, Settle) else step.estimate
@@ -106,6 +113,7 @@ class Preview:
         )
         left = [("outside the window", self.outside), ("below the frozen boundary", self.stuck)]
         dirty = [(f"dirty {where}", _spans(spans, kind)) for where, spans in left if spans]
+        dirty += [("next version", next_)] if next_ else []
         return found + (html.facts("", dirty) if dirty else "")
 
 
@@ -207,4 +215,5 @@ class Previewer:
             note.state.frozen,
             stuck_spans(note.state),
             lake.starting() if decision.plan and decision.plan.executor is ExecutorKind.SPARK else 0.0,
+            waiting_version(view, view.all.get(state.id, state)),
         )

@@ -10,6 +10,7 @@ from materializer.core.time.spans import NEG_INF, Span, SpanSet
 
 if TYPE_CHECKING:
     from materializer.core.refresh.plan import Plan, RunReport
+    from materializer.services.definitions.waiting import WaitingVersion
     from materializer.services.maintenance.maintain import MaintainReport
     from materializer.services.observe.source_deletes import OtherReader
 
@@ -55,6 +56,7 @@ class RefreshReport:
         delete: Statement by which the owner of the source may delete the rows below *frozen*; "" if the boundary did not move
             in this refresh, or if the source is the output of another aggregate.
         readers: Other aggregates that read these rows and are not frozen there.
+        waiting: The next version, which waits to be built; None without one.
     """
 
     name: str
@@ -72,6 +74,7 @@ class RefreshReport:
     stuck: SpanSet = field(default_factory=SpanSet)
     delete: str = ""
     readers: tuple[OtherReader, ...] = ()
+    waiting: WaitingVersion | None = None
 
     def _repr_html_(self) -> str:
         """Return what was done as HTML, for notebooks."""
@@ -95,6 +98,7 @@ class RefreshReport:
         dirty = [("left dirty", self.left), ("dirty below the frozen boundary", self.stuck)]
         left = [(name, f"{len(spans)} spans") for name, spans in dirty if spans]
         left += [("warning", text) for text in self.warnings]
+        left += [("next version", self.waiting.text)] if self.waiting else []
         return (html.table(head, header, rows) if rows else html.facts(head, [])) + (
             html.facts("", left) if left else ""
         )

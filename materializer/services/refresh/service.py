@@ -27,7 +27,7 @@ from materializer.errors import (
 from materializer.journal.events import Event, Frozen
 from materializer.lake.table import DeltaFolder, one_look
 from materializer.local.kinds import BUG
-from materializer.services.activity import ActivityKind, activity
+from materializer.services.activity import ActivityKind, Phase, activity, tell_phase
 from materializer.services.aggregate import Aggregate
 from materializer.services.definitions import rolled_up
 from materializer.services.delivery import handlers, registration
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from materializer.journal.state import AggregateState
     from materializer.journal.view import View
     from materializer.services.commit.lake import Lake, OutputHandler
+    from materializer.services.definitions.waiting import WaitingVersion
     from materializer.services.observe.source_deletes import OtherReader
     from materializer.services.protocol.decision import RunNote
     from materializer.services.protocol.process import Process
@@ -78,6 +79,7 @@ class Refresher:
             MaterializerError: If planning, computing or writing fails.
         """
         began = time.perf_counter()
+        tell_phase(Phase.READING)
         with one_look():
             state = self._followed(self.lake.journal.view().named(name))
         policy = options.plan_note.get("policy", {})
@@ -102,7 +104,10 @@ class Refresher:
             report = self._refreshed(name, state, options, on_plan, ran, began)
             now = self.lake.journal.last_view.all.get(state.id, state)
             warnings = telling.completed(now, report.outcome, window=report.window)
-        return replace(report, warnings=(*report.warnings, *warnings)) if warnings else report
+        waiting = _waiting(self.lake.journal.last_view, now)
+        return (
+            replace(report, warnings=(*report.warnings, *warnings), waiting=waiting) if warnings or waiting else report
+        )
 
     def _refreshed(
         self,
@@ -342,6 +347,15 @@ class _First(NamedTuple):
         """Return the report of the refresh."""
         warnings, recovered = (*self.warnings, *report.warnings), (*self.recovered, *report.recovered)
         return replace(report, warnings=warnings, recovered=recovered)
+
+
+def _waiting(view: View, state: AggregateState) -> WaitingVersion | None:
+    """Return the next version of an aggregate in a few words; None if there is none."""
+    if state.builds or view.build_of(state) is None:
+        return None
+    from materializer.services.definitions.waiting import waiting_version
+
+    return waiting_version(view, state)
 
 
 def _left_to_spark(runs: Iterable[RunDone]) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from materializer.core.time.instants import SECOND, render
 from materializer.core.time.spans import NEG_INF
 from materializer.core.time.windows import spans_text
 from materializer.errors import NOTHING, JournalLostError, MaterializerError
-from materializer.journal.events import Frozen
+from materializer.journal.events import Frozen, SourceIdentity
 from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState, States
 from materializer.lake import places
@@ -24,6 +24,7 @@ from materializer.lake.table import DeltaFolder
 from materializer.services import processes
 from materializer.services.aggregate import Aggregate, refuse_links
 from materializer.services.definitions import lineage
+from materializer.services.definitions.sources import missing_feed
 from materializer.services.delivery import registration
 from materializer.services.maintenance.maintain import Maintainer
 from materializer.services.observe import frozen_bound, source_breaks
@@ -81,7 +82,7 @@ class Doctor:
             findings += self._aggregate(state, view.states)
             if (build := view.build_of(state)) is not None:
                 findings += self._build(build, view.states)
-        return findings
+        return [*findings, *self._feeds(states)]
 
     def _environment(self) -> Iterator[DoctorFinding]:
         from materializer.spark.runtime import class_data, jars
@@ -295,15 +296,6 @@ class Doctor:
             )
             return
         properties = folder.properties()
-        if properties.get("delta.enableChangeDataFeed", "").lower() != "true":
-            hint = "ALTER TABLE … SET TBLPROPERTIES (delta.enableChangeDataFeed = true); changes from then on are told by row"
-            yield DoctorFinding(
-                "warning",
-                state.name,
-                "doctor.no-feed",
-                "the source has no change feed: changes are told by file statistics",
-                hint,
-            )
         extent = files(
             state.source.path,
             head.version,
@@ -317,6 +309,22 @@ class Doctor:
             )
             yield DoctorFinding("warning", state.name, "doctor.no-statistics", message, hint)
         yield from self._endangered(state, states, properties, head.version)
+
+    def _feeds(self, states: Sequence[AggregateState]) -> Iterator[DoctorFinding]:
+        """Yield a warning for each source without a change feed."""
+        readers: dict[SourceIdentity, list[str]] = {}
+        for state in states:
+            readers.setdefault(state.source, []).append(state.name)
+        for source, (first, *others) in readers.items():
+            try:
+                feed = missing_feed(source, self.root)
+            except MaterializerError:  # that the source cannot be read is another finding
+                continue
+            if feed is not None:
+                also = f", which {', '.join(others)} read{'s'[: len(others) == 1]}, too," if others else ""
+                message = f"its source {source.path}{also} has no change feed: changes are known by file statistics"
+                hint = f"{feed.statement}; {feed.saves}"
+                yield DoctorFinding("warning", first, "doctor.no-feed", message, hint)
 
     def _tables(self, state: AggregateState, states: States) -> Iterator[DoctorFinding]:
         try:

@@ -1,13 +1,15 @@
 """Staleness of an aggregate, and whether it keeps the promise ``refresh.max_staleness`` of its definition.
 
 Staleness is the age of the oldest change that the output does not show: of the start of the first dirty bucket below the newest
-row, or of the first source version that is not captured. History that was never materialised does not count.
+row, or of the first source version that is not captured. What an aggregate of the lake that it reads does not show, it does not show
+either. History that was never materialised does not count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain as chain_of
 
 from materializer.core.policy.policies import back, has_clock, micros_of
 from materializer.core.refresh.invalidation import Cause
@@ -18,6 +20,8 @@ from materializer.core.time.spans import NEG_INF, Span, SpanSet
 from materializer.errors import MaterializerError
 from materializer.journal.state import AggregateState
 from materializer.lake.log import LogGapError, read_commit
+from materializer.services.aggregate import Aggregate
+from materializer.services.report.chain import Seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,32 +39,37 @@ class Freshness:
     is_kept: bool | None
 
 
-def freshness_of(
-    promise: Width, state: AggregateState, grid: Grid, *, newest: int | None, now: int | None
-) -> Freshness:
+def freshness_of(promise: Width, chain: Sequence[Seen], root: str, *, now: int | None) -> Freshness:
     """Return the staleness of an aggregate, compared with its promise.
 
     Args:
         promise: The largest staleness that is promised.
-        state: The aggregate.
-        grid: Its grid.
-        newest: Newest version of its source, or None when the source cannot be read.
+        chain: The aggregate, and what it reads as far as these are aggregates of the lake.
+        root: The lake's root.
         now: Microseconds since the epoch, an integer for integer time, or None when it is not known.
     """
-    shown = _shown_below(state)
+    state = chain[0].state
+    shown, grid = _shown_below(state), _grid_of(state, root)
     if shown == NEG_INF:
         return Freshness(promise, None, False)
     if now is None:
         return Freshness(promise, None, None)
-    since = min(_not_shown(state, grid, newest, shown), default=now)
+    above = [seen for seen in chain[1:] if has_clock(grid) and has_clock(_grid_of(seen.state, root))]
+    changes = [_not_shown(state, grid, chain[0].changed, shown)]
+    changes += [_not_shown(s.state, _grid_of(s.state, root), s.changed, _shown_below(s.state)) for s in above]
+    since = min(chain_of(*changes), default=now)
     is_kept = since >= micros_of(back(now, promise, grid), grid)
-    is_known = newest == state.cursor or (newest is not None and has_clock(grid))
+    is_known = all(s.changed == s.state.cursor or (s.changed is not None and has_clock(grid)) for s in chain)
     stale = max(0, now - since)
     return Freshness(
         promise,
         None if since == NEG_INF else stale / SECOND if has_clock(grid) else stale,
         is_kept if is_known or not is_kept else None,
     )
+
+
+def _grid_of(state: AggregateState, root: str) -> Grid:
+    return Aggregate.of(state, root).definition.grid
 
 
 def _shown_below(state: AggregateState) -> int:

@@ -22,21 +22,18 @@ from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState, Ended
 from materializer.journal.view import View
 from materializer.lake.extent import files
-from materializer.lake.log import has_change
 from materializer.lake.rows import newest_rows, row_count
 from materializer.lake.statistics import unit
 from materializer.lake.table import DeltaFolder, one_look
 from materializer.services import html
 from materializer.services.aggregate import Aggregate
-from materializer.services.definitions import rolled_up
 from materializer.services.delivery import registration
-from materializer.services.observe import source_breaks
 from materializer.services.observe.clock import wall_clock
 from materializer.services.observe.dirty import dirty_below_newest
 from materializer.services.observe.frozen_bound import why_stuck
-from materializer.services.observe.observe import applied
 from materializer.services.observe.source_deletes import OtherReader, left_to_owner
 from materializer.services.planning import executors
+from materializer.services.report.chain import FRESH, Ancestor, Chains
 from materializer.services.report.freshness import Freshness, freshness_of
 from materializer.services.report.source_lateness import SourceLateness, by_source
 from materializer.services.schedule.policies import PolicyState, now_to_look, outside, policy_states
@@ -88,7 +85,8 @@ class Status:
         holder: The process that works on it now, as text.
         rows: Rows of the output, when its log has the number.
         last: The last refresh that ended.
-        state: ``fresh``, ``behind``, ``dirty``, ``empty``, ``unfinished`` or ``source-unreadable``.
+        state: ``fresh``, ``behind`` (also if an aggregate that it reads is not fresh), ``dirty``, ``empty``, ``unfinished`` or
+            ``source-unreadable``.
         problem: Why the source cannot be read.
         policies: Its refresh policies, newest window first.
         outside: Dirty spans below the newest row in no policy's window; None without policies, or when *now* is not known.
@@ -111,6 +109,7 @@ class Status:
         past_clock: Rows of the source past the clock; None without any.
         table: Name of its output in a catalog; "" without one.
         table_problem: Why the output does not have the name that the definition asks for; "" if it has.
+        waits_for: The aggregate that it reads, itself or through others, and that has to be refreshed first; None if all are fresh.
         only_spark: Parts of it that only Spark can compute or check; None if they were not looked for.
     """
 
@@ -153,6 +152,7 @@ class Status:
     table: str = ""
     table_problem: str = ""
     only_spark: tuple[str, ...] | None = None
+    waits_for: Ancestor | None = None
 
     def _repr_html_(self) -> str:
         """Return the status as HTML, for notebooks."""
@@ -219,7 +219,8 @@ class Looker:
         view = self.journal.view()
         states = [view.named(name)] if name else sorted(view.states.values(), key=lambda s: s.name.lower())
         with one_look():
-            found = Statuses(self._status(s, view, now) for s in states)
+            chains = Chains(self.root, view.states)
+            found = Statuses(self._status(s, view, now, chains) for s in states)
         if name:
             found = Statuses(
                 replace(s, only_spark=executors.obstacles(Aggregate.of(states[0], self.root))) for s in found
@@ -259,26 +260,18 @@ class Looker:
         newest = max(state.extent_end, NEG_INF if hull is None else definition.grid.cover(hull).end)
         return None if newest == NEG_INF else newest
 
-    def _status(self, state: AggregateState, view: View, given: str | int | None) -> Status:
-        newest, problem, rows, beside = None, "", None, None
-        try:
-            event = None if state.plan else rolled_up.moved(state, self.root, view.states)
-            state = state if event is None else applied(state, event)
-        except MaterializerError as exc:
-            problem = exc.message
+    def _status(self, state: AggregateState, view: View, given: str | int | None, chains: Chains) -> Status:
+        seen, rows, beside = chains.seen(state), None, None
+        state, newest, problem = seen.state, seen.newest, seen.problem
         aggregate = Aggregate.of(state, self.root)
         with suppress(MaterializerError):  # its source may be another table, which is gone
             beside = next_version(state, view.build_of(state), self.root)
         try:
-            head = DeltaFolder.at(state.source.path).head()
-            newest = head.version
-            problem = problem or source_breaks.problem(state, head)
             rows = row_count(aggregate.paths["output"])
         except MaterializerError as exc:
-            problem = exc.message
-        dirty, changed = dirty_below_newest(state), newest
-        if newest is not None and newest > state.cursor and not has_change(state.source.path, state.cursor, newest):
-            changed = state.cursor  # the newer commits only rewrote files
+            problem = problem or exc.message
+        dirty, above = dirty_below_newest(state), chains.waits_for(state)
+        word = replace(seen, problem=problem).word
         keys = [e.keys for e in state.computable.entries if e.span.start < max(state.threshold, state.extent_end)]
         known = None if any(k is None for k in keys) else len(frozenset().union(*[k for k in keys if k is not None]))
         grid, clock = aggregate.definition.grid, wall_clock()
@@ -301,13 +294,13 @@ class Looker:
             holder_of(state),
             rows,
             state.ended[-1] if state.ended else None,
-            _word(state, changed, dirty, problem),
+            "behind" if word == FRESH and above else word,
             problem,
             policy_states(
                 state, aggregate, now, now if now is not None and has_clock(grid) else clock, is_by_clock=given is None
             ),
             outside(state, aggregate, now),
-            None if promise is None else freshness_of(promise, state, grid, newest=changed, now=now),
+            None if promise is None else freshness_of(promise, [seen, *chains.above(state)], self.root, now=now),
             _withheld(state) & dirty,
             state.checks[-1] if state.checks else None,
             state.lateness,
@@ -324,6 +317,7 @@ class Looker:
             past_clock(state, aggregate, newest, now),
             state.table,
             registration.why_not(state),
+            waits_for=above,
         )
 
     def show(
@@ -402,18 +396,6 @@ def _withheld(state: AggregateState) -> SpanSet:
         elif e.verdict:
             withheld = withheld | SpanSet.of(e.window)
     return withheld
-
-
-def _word(state: AggregateState, newest: int | None, dirty: SpanSet, problem: str) -> str:
-    if problem or newest is None:
-        return "source-unreadable"
-    if state.plan is not None:
-        return "unfinished"
-    if newest > state.cursor:
-        return "behind"
-    if dirty:
-        return "dirty"
-    return "empty" if state.threshold == NEG_INF else "fresh"
 
 
 def text(time_type: TimeType, instant: int) -> str:

@@ -48,6 +48,7 @@ from materializer.services.commit.switch_ports import refuse_uncovered
 from materializer.services.definitions.apply import Definitions
 from materializer.services.definitions.changes import CheckedDefinition, DefinitionChange
 from materializer.services.definitions.refusals import refuse_frozen
+from materializer.services.definitions.waiting import guarded
 from materializer.services.delivery import output_feed, registration
 from materializer.services.maintenance.orphans import orphans
 from materializer.services.planning.runs import Request
@@ -145,13 +146,16 @@ class Versions:
                     self._give_up(lease)
                 self.definitions.apply(prepared, lease=self.lake.lease)
             case "building":
-                if prepared.build is not None and prepared.spec.as_json() != prepared.build.spec:
+                if prepared.build is not None and _says_more(prepared, prepared.build):
                     described = Described(prepared.spec.as_json(), prepared.source)
                     with self.lake.lease(change.name) as lease:
                         _append_to_build(lease, prepared.build.id, described)
+                        _guard(lease, prepared)
             case _:
                 with self.lake.lease(change.name) as lease:
                     self._start(lease, prepared, publish_anyway)
+                    if change.next != "switched":
+                        _guard(lease, prepared)
                 if change.next == "switched":
                     self.switch(change.name)
         return change
@@ -367,6 +371,25 @@ class Versions:
             with self.lake.lease(name):
                 pass
         return self.build_of(self.lake.journal.view().named(name))
+
+
+def _says_more(prepared: CheckedDefinition, build: AggregateState) -> bool:
+    """Whether applying the definition of a build again changes that, or which expectations hold for what is published."""
+    existing = prepared.existing
+    guards = existing is not None and _guarded(existing, prepared).as_json() != existing.spec
+    return prepared.spec.as_json() != build.spec or guards
+
+
+def _guard(lease: WriteLease, prepared: CheckedDefinition) -> None:
+    """Let the expectations of a next version hold for what is published, as far as they are about its columns."""
+    state = lease.state
+    spec = _guarded(state, prepared).as_json()
+    if spec != state.spec:
+        lease.append((state.id, Described(spec)))
+
+
+def _guarded(state: AggregateState, prepared: CheckedDefinition) -> AggregateSpec:
+    return guarded(state, prepared.spec, prepared.schemas, prepared.source.path)
 
 
 def _append_to_build(lease: WriteLease, build: str, event: Event) -> None:

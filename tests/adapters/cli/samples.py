@@ -68,7 +68,9 @@ from materializer.journal.snapshot import Manifest
 from materializer.journal.state import Ended
 from materializer.services.definitions.changes import DefinitionChange, Reads, ReusedPartials
 from materializer.services.definitions.coverage import Lack
+from materializer.services.definitions.sources import MissingFeed
 from materializer.services.definitions.starting import NewDefinition
+from materializer.services.definitions.waiting import WaitingCheck, WaitingVersion
 from materializer.services.maintenance.expire import Expiry, Thaw
 from materializer.services.maintenance.maintain import MaintainReport, TableDone, TablePlan
 from materializer.services.observe.source_deletes import OtherReader
@@ -80,6 +82,7 @@ from materializer.services.refresh.reports import RefreshReport, RunDone
 from materializer.services.repair.apply import RepairReport
 from materializer.services.repair.backup import BackupReport, Outlived, RestoreReport, TableComparison
 from materializer.services.repair.plan import Mending, Table
+from materializer.services.report.chain import Ancestor
 from materializer.services.report.freshness import Freshness
 from materializer.services.report.source_lateness import SourceLateness
 from materializer.services.report.status import PastClock, Status
@@ -151,6 +154,12 @@ ABORTED = Ended(
 )
 CAPTURED = Captured(341, (Entry(Span(day(5, 3), day(5, 5)), 340, Cause.CHANGE),), day(8), (), 3)
 PREVIEW = Preview("flights_hourly", TS, WINDOW, 341, CAPTURED, DIRTY, SpanSet.of(Span(day(9), day(10))), PLAN, 3, 11)
+CHECK = WaitingCheck(
+    "output", "expect_column_values_to_not_be_null", ("late",), "column 'late' comes with the next version"
+)
+PREVIEW = replace(
+    PREVIEW, waiting=WaitingVersion(("adds measure late",), "materializer build flights_hourly", (CHECK,))
+)
 IDLE_PREVIEW = Preview("flights_hourly", TS, WINDOW, 341, None, SpanSet(), SpanSet(), None, 0)
 RUN = RunDone(PLAN, REPORT, WINDOW, 2)
 SMALL = Group(tuple(FileExtent(f"part-{i}", 12, 2_000, day(1, i), day(1, i + 1)) for i in range(9)), "small")
@@ -220,6 +229,7 @@ STATUS = Status(
     time_type=TS,
     cursor=340,
     newest=341,
+    waits_for=Ancestor("flights_raw", "behind"),
     threshold=day(8),
     newest_bucket_end=day(8),
     dirty=DIRTY,
@@ -387,6 +397,9 @@ NEW = NewDefinition(
     (TimeChoice(DEPARTED, TimeType.TIMESTAMP),),
     new_text.definition(ANSWERS),
     new_text.suite(ANSWERS, ["origin"]),
+    MissingFeed(
+        "lake/flights", "ALTER TABLE delta.`lake/flights` SET TBLPROPERTIES (delta.enableChangeDataFeed = true)"
+    ),
 )
 
 RESULTS: dict[str, Result] = {

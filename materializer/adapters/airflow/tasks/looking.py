@@ -76,7 +76,10 @@ def why_stale(lake: str, aggregate: str, until: str | None = None, config: str |
         return f"{aggregate}: {status.problem}"
     if status.open_refresh is not None:
         return f"{aggregate}: refresh {status.open_refresh} has not ended"
-    if status.state == "behind":
+    above = status.waits_for
+    if above is not None and above.state != "dirty":  # its dirt may lie outside the time that is asked for
+        return f"{aggregate} reads {above.name}, which is {above.state}"
+    if status.state == "behind" and (above is None or status.newest != status.cursor):
         return f"{aggregate} knows its source up to version {status.cursor}; the newest is {status.newest}"
     if status.state == "empty":
         return f"nothing of {aggregate} was ever materialised"

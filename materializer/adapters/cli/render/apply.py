@@ -13,6 +13,7 @@ from materializer.adapters.cli.words import count, size, wrapped
 if TYPE_CHECKING:
     from materializer.errors import Problem
     from materializer.services.definitions.changes import DefinitionChange
+    from materializer.services.definitions.sources import MissingFeed
     from materializer.services.versions.build import BuildReport
 
 _KINDS = {
@@ -44,13 +45,19 @@ class ApplyResult(Result):
     builds: tuple[BuildReport, ...] = ()
 
     @property
+    def _feeds(self) -> tuple[MissingFeed, ...]:
+        """How the sources get a change feed, each source once."""
+        return tuple(dict.fromkeys(c.feed for c in self.changes if c.feed is not None))
+
+    @property
     def exit_status(self) -> int:
         return IDLE if all(c.kind == "unchanged" and not c.next for c in self.changes) else DONE
 
     def form(self) -> dict[str, Any]:
         return {
             "dry_run": self.is_dry_run,
-            "changes": [asdict(c) for c in self.changes],
+            "changes": [_change_form(c) for c in self.changes],
+            "change_feeds": [asdict(feed) for feed in self._feeds],
             "warnings": [_problem_form(w) for w in self.warnings],
             "builds": [BuildResult(b).form() for b in self.builds],
         }
@@ -62,12 +69,26 @@ class ApplyResult(Result):
             yield from rest
         for change in self.changes:
             yield from _change_lines(change, width, is_dry_run=self.is_dry_run)
+        for feed in self._feeds:
+            yield from feed_lines(feed, width)
         for build in self.builds:
             yield from BuildResult(build).lines(width)
         if not self.changes:
             yield "no definitions found"
         if self.is_dry_run:
             yield "dry run: nothing was written"
+
+
+def _change_form(change: DefinitionChange) -> dict[str, Any]:
+    form = asdict(change)
+    del form["feed"]  # several definitions may read one source
+    return form
+
+
+def feed_lines(feed: MissingFeed, width: int) -> Iterator[str]:
+    """Yield that a source has no change feed, what one saves, and the statement, on a line of its own to be copied."""
+    yield from wrapped(f"{feed.source} has no change feed; {feed.saves}. To turn it on, in Spark SQL:", width=width)
+    yield f"    {feed.statement}"
 
 
 def _problem_form(problem: Problem) -> dict[str, Any]:
@@ -98,7 +119,8 @@ def _change_lines(change: DefinitionChange, width: int, *, is_dry_run: bool) -> 
     if change.next in {"started", "replaced", "building"}:
         details.append(f"{_cost_text(change)}; what is published is refreshed and read meanwhile")
         if not is_dry_run:
-            details.append(f"'materializer build {change.name}' builds and publishes it")
+            details.append(f"'materializer build {change.name}' builds and publishes it, and so does 'apply --build'")
+    details += [f"not active before that: {check.text}" for check in change.waiting_checks]
     for text in details:
         yield from wrapped(text, "    ", width=width)
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from materializer.adapters.cli.render.apply import feed_lines
 from materializer.adapters.cli.render.result import Result
 from materializer.adapters.cli.words import count, number, table, wrapped
 from materializer.core.language.new_text import alias_of, bucket_name
@@ -110,6 +111,7 @@ class NewResult(Result):
             "policy": {name: value for name, value in answers.policy},  # noqa: C416 - pairs of texts, as JSON
             "files": list(self.files),
             "columns": [_column_form(c) for c in facts.columns],
+            "change_feed": None if self.new.feed is None else asdict(self.new.feed),
         }
 
     def lines(self, width: int) -> Iterator[str]:
@@ -117,6 +119,9 @@ class NewResult(Result):
         for file in self.files:
             yield from wrapped(f"wrote {file}", width=width)
         yield ""
+        if self.new.feed is not None:
+            yield from feed_lines(self.new.feed, width)
+            yield ""
         yield "next:"
         yield from wrapped(f"materializer apply {self.files[0]}", "  ", width=width)
         yield f"  materializer backfill {name}"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from materializer.adapters.cli.render.result import (
@@ -14,6 +14,7 @@ from materializer.adapters.cli.render.result import (
     instant_form,
     span_form,
     spans_form,
+    value_form,
     window_form,
 )
 from materializer.adapters.cli.words import count, duration, labelled, number, size, span, spans, wrapped
@@ -34,6 +35,7 @@ from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import SpanSet
 
 if TYPE_CHECKING:
+    from materializer.services.definitions.waiting import WaitingCheck, WaitingVersion
     from materializer.services.refresh.preview import Preview
 
 LEAST: Final = 0.001
@@ -67,12 +69,13 @@ class PlanResult(Result):
             "runs": p.runs,
             "unfinished": p.unfinished,
             **below_form(p.frozen, p.stuck, kind),
+            "waiting": waiting_form(p.waiting),
         }
 
     def lines(self, width: int) -> Iterator[str]:
         preview, kind, plan = self.preview, self.preview.time_type, self.preview.plan
         yield f"{preview.name}: " + (
-            "nothing to do" if plan is None else f"{plan.strategy.replace('+', ' and ')}, refresh {plan.n}"
+            _idle(preview) if plan is None else f"{plan.strategy.replace('+', ' and ')}, refresh {plan.n}"
         )
         captured = "nothing new"
         if preview.captured is not None:
@@ -99,9 +102,30 @@ class PlanResult(Result):
             ]
         outside = f"{spans(preview.outside, kind)}, outside" if preview.outside else "nothing outside"
         pairs += [("stays dirty", f"{outside} the window"), ("stuck", stuck_text(preview.stuck, kind))]
-        yield from labelled(pairs, width=width)
+        yield from labelled([*pairs, *waiting_pairs(preview.waiting)], width=width)
         for at, step in enumerate(plan.steps if plan else (), start=1):
             yield from _step_lines(at, step, kind, width)
+
+
+def _idle(preview: Preview) -> str:
+    return "nothing to do for what is published; its next version waits" if preview.waiting else "nothing to do"
+
+
+def waiting_form(waiting: WaitingVersion | None) -> dict[str, Any] | None:
+    """Return the next version, which waits to be built; None without one."""
+    return None if waiting is None else value_form(asdict(waiting))
+
+
+def waiting_pairs(waiting: WaitingVersion | None) -> Iterator[tuple[str, str]]:
+    """Yield what is said of a next version that waits to be built, and of its expectations that wait with it."""
+    if waiting is not None:
+        yield "next version", waiting.text
+        yield from not_active(waiting.checks)
+
+
+def not_active(checks: Iterable[WaitingCheck]) -> Iterator[tuple[str, str]]:
+    """Yield the expectations that do not hold for what is published."""
+    yield "not active", "\n".join(check.text for check in checks)
 
 
 def _price(seconds: float, starting: float) -> str:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from materializer.adapters.cli.render.apply import problem_lines
 from materializer.adapters.cli.render.markdown import block, code, escaped, folded, table
-from materializer.adapters.cli.render.result import DONE, IDLE, Result
+from materializer.adapters.cli.render.plan import not_active
+from materializer.adapters.cli.render.result import DONE, IDLE, Result, value_form
 from materializer.adapters.cli.words import count, duration, labelled, size, wrapped
 from materializer.errors import DefinitionError
 
@@ -79,6 +80,7 @@ class ProposalResult(Result):
             if price is not None:
                 pairs += [("rows", _rows_text(price)), ("computed", _executor_text(price))]
             pairs += [("read by", "; ".join(map(_reader_text, planned.readers)))]
+            pairs += not_active(planned.change.waiting_checks)
             yield from labelled(pairs, width=width)
             for line in planned.change.differences:
                 yield from wrapped(line, "    ", width=width)
@@ -117,6 +119,15 @@ class ProposalResult(Result):
             yield from table(
                 ("aggregate", "reads", "why"), [(code(r.name), code(name), escaped(r.problem)) for name, r in broken]
             )
+            yield ""
+        checks = [(c.change.name, check) for c in changed for check in c.change.waiting_checks]
+        if checks:
+            yield "Checks that do not hold for what is published before the next version is built:"
+            yield ""
+            cells = [
+                (code(name), code(c.expectation), escaped(", ".join(c.columns)), escaped(c.why)) for name, c in checks
+            ]
+            yield from table(("aggregate", "check", "columns", "why"), cells)
             yield ""
         if self.plan.warnings:
             yield "Warnings:"
@@ -215,6 +226,7 @@ def _change_form(planned: PlannedChange) -> dict[str, Any]:
         "price": None if planned.price is None else asdict(planned.price),
         "reads": list(planned.reads),
         "readers": [asdict(r) for r in planned.readers],
+        "waiting_checks": value_form([asdict(check) for check in change.waiting_checks]),
     }
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from materializer.adapters.cli.render.gate import gate_form
 from materializer.adapters.cli.render.maintain import MaintainResult
-from materializer.adapters.cli.render.plan import below_form, step_form, stuck_text
+from materializer.adapters.cli.render.plan import below_form, step_form, stuck_text, waiting_form, waiting_pairs
 from materializer.adapters.cli.render.result import DONE, IDLE, Result, span_form, spans_form, window_form
 from materializer.adapters.cli.words import count, duration, instant, labelled, number, span, spans, wrapped
 from materializer.core.refresh.plan import Plan, RunReport
@@ -66,6 +66,7 @@ class RefreshResult(Result):
             **let_go_form(r.delete, r.readers),
             "policy": self.policy,
             "now": self.now,
+            "waiting": waiting_form(r.waiting),
         }
 
     def lines(self, width: int) -> Iterator[str]:
@@ -84,7 +85,8 @@ class RefreshResult(Result):
         if r.runs:
             text = self._total(f"{window} {at}")
         elif r.outcome == "up-to-date":
-            text = f"up to date{window} {at}, {duration(r.seconds)}"
+            what = "what is published is up to date" if r.waiting else "up to date"
+            text = f"{what}{window} {at}, {duration(r.seconds)}"
         else:
             text = f"nothing done, no whole bucket in the window, {at}, {duration(r.seconds)}"
         yield from wrapped(text, head, width=width)
@@ -95,6 +97,7 @@ class RefreshResult(Result):
             ("stuck", stuck_text(r.stuck, kind)),
             *(("warning", text) for text in r.warnings),
             ("raw rows", self._let_go()),
+            *waiting_pairs(r.waiting),
         ]
         yield from labelled(pairs, width=width)
         if r.delete:

@@ -20,6 +20,7 @@ from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
 
 if TYPE_CHECKING:
+    from materializer.services.report.chain import Ancestor
     from materializer.services.report.freshness import Freshness
     from materializer.services.report.source_lateness import SourceLateness
     from materializer.services.report.status import Status
@@ -67,6 +68,8 @@ class StatusResult(Result):
         for s in self.items:
             if s.problem:
                 yield from wrapped(s.problem, f"{s.name}: ", width=width)
+            if s.waits_for is not None and s.state != "empty":
+                yield from wrapped(_waits_text(s, s.waits_for), f"{s.name}: ", width=width)
             if s.table_problem:
                 yield from wrapped(s.table_problem, f"{s.name}: ", width=width)
             if s.next is not None:
@@ -83,6 +86,7 @@ def _status_form(s: Status) -> dict[str, Any]:
         "name": s.name,
         "state": s.state,
         "problem": s.problem,
+        "waits_for": None if s.waits_for is None else asdict(s.waits_for),
         "source": s.source,
         "grid": s.grid,
         "time_type": kind.value,
@@ -122,6 +126,11 @@ def _status_form(s: Status) -> dict[str, Any]:
     }
 
 
+def _waits_text(s: Status, above: Ancestor) -> str:
+    first = f"it reads '{above.name}', which is {above.state}"
+    return f"{first}; 'materializer refresh {s.name} --chain' refreshes that first"
+
+
 def _row(s: Status) -> tuple[str, ...]:
     behind = "" if s.newest in {None, s.cursor} else f" of {s.newest}"
     dirty = count(len(s.dirty), "span") if s.dirty else "-"
@@ -134,7 +143,9 @@ def _pairs(s: Status) -> Iterator[tuple[str, str]]:
     newest = "not readable" if s.newest is None else f"version {s.newest}"
     captured = "captured" if s.newest == s.cursor else f"captured up to version {s.cursor}"
     keys = "" if s.changed_keys is None or not s.dirty else f"; {count(s.changed_keys, 'changed key')}"
-    yield "", s.problem or _STATES.get(s.state, "")
+    is_behind_above = s.state == "behind" and s.newest == s.cursor
+    yield "", s.problem or ("" if is_behind_above else _STATES.get(s.state, ""))
+    yield "waits for", "" if s.waits_for is None else _waits_text(s, s.waits_for)
     yield "source", f"{s.source}\n{newest}, {captured}"
     yield "table", "\n".join(filter(None, (s.table, s.table_problem)))
     yield "buckets", s.grid

@@ -99,10 +99,16 @@ def _rank(s: Status) -> tuple[str, str]:
         (failed > 0, "check failed", f"{failed} expectation{'s'[: failed != 1]} of the last check not met"),
         (bool(conflicts), "conflict", conflicts[0][1] if conflicts else ""),
         (s.state == "dirty", "dirty", f"{len(s.dirty)} dirty span{'s'[: len(s.dirty) != 1]}"),
-        (s.state == "behind", "behind", f"version {s.newest} of the source is not captured"),
+        (s.state == "behind", "behind", _why_behind(s)),
         (s.state == "empty", "empty", "nothing was materialised yet"),
     )
     return next(((rank, why) for holds, rank, why in cases if holds), ("fresh", s.problem or s.table_problem))
+
+
+def _why_behind(s: Status) -> str:
+    own = f"version {s.newest} of the source is not captured" if s.newest != s.cursor else ""
+    above = f"it reads {s.waits_for.name}, which is {s.waits_for.state}" if s.waits_for else ""
+    return "; ".join(part for part in (own, above) if part)
 
 
 def _quality(s: Status) -> dict[str, Any] | None:

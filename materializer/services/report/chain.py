@@ -1,0 +1,117 @@
+"""Whether an aggregate is fresh: it is as fresh as everything that it reads, down to the raw rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from materializer.core.time.spans import NEG_INF
+from materializer.errors import MaterializerError
+from materializer.journal.state import AggregateState, States
+from materializer.lake.log import has_change
+from materializer.lake.table import DeltaFolder
+from materializer.services.definitions import rolled_up
+from materializer.services.definitions.lineage import maker_of
+from materializer.services.observe import source_breaks
+from materializer.services.observe.dirty import dirty_below_newest
+from materializer.services.observe.observe import applied
+
+FRESH = "fresh"
+
+
+@dataclass(frozen=True, slots=True)
+class Ancestor:
+    """An aggregate that another one reads, itself or through others, and that is not fresh.
+
+    Args:
+        name: The aggregate.
+        state: What it is instead.
+    """
+
+    name: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """An aggregate beside the newest version of its source.
+
+    Args:
+        state: The aggregate; a roll-up over the partials that its parent has now.
+        newest: Newest version of its source; None when that cannot be read.
+        changed: The newest version that changed rows; None as for *newest*.
+        problem: Why the source cannot be read.
+    """
+
+    state: AggregateState
+    newest: int | None
+    changed: int | None
+    problem: str = ""
+
+    @property
+    def word(self) -> str:
+        """Its state: ``fresh``, ``behind``, ``dirty``, ``empty``, ``unfinished`` or ``source-unreadable``."""
+        if self.problem or self.changed is None:
+            return "source-unreadable"
+        if self.state.plan is not None:
+            return "unfinished"
+        if self.changed > self.state.cursor:
+            return "behind"
+        if dirty_below_newest(self.state):
+            return "dirty"
+        return "empty" if self.state.threshold == NEG_INF else FRESH
+
+
+@dataclass(slots=True)
+class Chains:
+    """Looks at the aggregates of one lake and their sources, at each once.
+
+    Args:
+        root: The lake's root.
+        states: Its aggregates.
+    """
+
+    root: str
+    states: States
+    _seen: dict[str, Seen] = field(default_factory=dict)
+    _named: dict[str, AggregateState] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._named = {state.name: state for state in self.states.values()}
+
+    def seen(self, state: AggregateState) -> Seen:
+        """Return an aggregate beside the newest version of its source."""
+        if state.id not in self._seen:
+            self._seen[state.id] = self._look(state)
+        return self._seen[state.id]
+
+    def above(self, state: AggregateState) -> Iterator[Seen]:
+        """Yield what an aggregate reads, and what that reads, as far as these are aggregates of the lake."""
+        names = {state.name}
+        while (name := maker_of(state.source.path, self.root)) in self._named and name not in names:
+            names.add(name)
+            state = self._named[name]
+            yield self.seen(state)
+
+    def waits_for(self, state: AggregateState) -> Ancestor | None:
+        """Return the aggregate above *state* that has to be refreshed first, None if all of them are fresh."""
+        stale = [seen for seen in self.above(state) if seen.word != FRESH]
+        return Ancestor(stale[-1].state.name, stale[-1].word) if stale else None
+
+    def _look(self, state: AggregateState) -> Seen:
+        newest, problem = None, ""
+        try:
+            event = None if state.plan else rolled_up.moved(state, self.root, self.states)
+            state = state if event is None else applied(state, event)
+        except MaterializerError as exc:
+            problem = exc.message
+        try:
+            head = DeltaFolder.at(state.source.path).head()
+            newest = head.version
+            problem = problem or source_breaks.problem(state, head)
+        except MaterializerError as exc:
+            problem = exc.message
+        changed = newest
+        if newest is not None and newest > state.cursor and not has_change(state.source.path, state.cursor, newest):
+            changed = state.cursor  # the newer commits only rewrote files
+        return Seen(state, newest, changed, problem)
