@@ -17,7 +17,7 @@ from materializer.errors import UsageError
 
 _NAMES: Final = {
     "starting": ("new",),
-    "defining": ("apply", "drop"),
+    "defining": ("apply", "test", "drop"),
     "versions": ("build", "switch", "rollback", "abandon"),
     "refreshing": ("plan", "refresh", "backfill", "invalidate"),
     "retaining": ("expire", "thaw"),

@@ -13,6 +13,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "materializer new trades --name trades_1d --bucket '1 day' --key sym --into drafts --yes",
     ),
     "apply": ("materializer apply sql --dry-run", "materializer apply sql/bars.sql --build"),
+    "test": ("materializer test", "materializer test bars_1h --definitions sql/bars.sql --executor auto"),
     "drop": ("materializer drop bars_1h --yes", "materializer drop trades_1h --cascade --yes"),
     "build": ("materializer build bars_1h --max-runs 2", "materializer build bars_1h --no-switch"),
     "switch": ("materializer switch bars_1h",),

@@ -116,6 +116,30 @@ NoPolicy: TypeAlias = Annotated[bool, Option("--no-policy", help="Write no refre
 Into: TypeAlias = Annotated[str, Option("--into", help="Folder of the definition.", metavar="FOLDER")]
 WithoutQuestions: TypeAlias = Annotated[bool, Option("--yes", help="Ask nothing, and take what is proposed.")]
 
+# -- tests of definitions -------------------------------------------------------------------------------------------------
+
+Tests: TypeAlias = Annotated[
+    list[str] | None,
+    Argument(
+        help="Names of aggregates or tests, files or folders of them; all of the folder 'tests' without it.",
+        metavar="TEST",
+        show_default=False,
+    ),
+]
+TestedDefinitions: TypeAlias = Annotated[
+    list[str] | None,
+    Option(
+        "--definitions",
+        help="SQL files, or folders of them; the folder 'sql' without it.",
+        metavar="PATH",
+        show_default=False,
+    ),
+]
+TestExecutor: TypeAlias = Annotated[
+    Literal["local", "auto", "spark"],
+    Option("--executor", help="What computes: this process, Spark where it cannot, or Spark alone."),
+]
+
 # -- windows -------------------------------------------------------------------------------------------------------------
 
 Start: TypeAlias = Annotated[

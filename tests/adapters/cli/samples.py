@@ -30,6 +30,7 @@ from materializer.adapters.cli.render.repair import RepairResult
 from materializer.adapters.cli.render.result import Result
 from materializer.adapters.cli.render.show import ChangesResult, FreshCost, ShowResult
 from materializer.adapters.cli.render.status import StatusResult
+from materializer.adapters.cli.render.testing import TestsResult
 from materializer.adapters.cli.render.verify import VerifyResult
 from materializer.core.engines.guides import GUIDES
 from materializer.core.language import new_text
@@ -61,7 +62,7 @@ from materializer.core.time.grid import build
 from materializer.core.time.instants import parse
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.demo.prepare import PreparedDemo
-from materializer.errors import Problem
+from materializer.errors import Problem, UsageError
 from materializer.errors.explained import all_codes
 from materializer.journal.events import Captured
 from materializer.journal.snapshot import Manifest
@@ -85,6 +86,8 @@ from materializer.services.report.source_lateness import SourceLateness
 from materializer.services.report.status import PastClock, Status
 from materializer.services.report.tables import DoctorFinding
 from materializer.services.schedule.policies import PolicyState
+from materializer.services.testing.compare import RowDifference
+from materializer.services.testing.run import TestOutcome
 from materializer.services.versions.build import BuildReport
 from materializer.services.versions.progress import NextVersion, PreviousVersion
 from materializer.services.versions.proposal import ChangedReader, ChangePrice, DefinitionsPlan, PlannedChange
@@ -441,6 +444,27 @@ RESULTS: dict[str, Result] = {
     ),
     "verify": VerifyResult(VERIFIED, TS),
     "check": CheckResult(CHECKED, TS),
+    "test": TestsResult(
+        (
+            TestOutcome("a_day", "flights_hourly", "tests/flights.yml", 3, ("origin",), 2, 2, (), "local", 0.002),
+            TestOutcome(
+                "an_hour",
+                "flights_hourly",
+                "tests/flights.yml",
+                14,
+                ("bucket", "flights"),
+                1,
+                1,
+                (
+                    RowDifference("expected", (datetime(2013, 12, 1, 3, tzinfo=UTC), 12)),
+                    RowDifference("got", (datetime(2013, 12, 1, 3, tzinfo=UTC), 11)),
+                ),
+                "spark",
+                1.25,
+            ),
+            TestOutcome("a_year", "flights_hourly", "tests/flights.yml", 30, error=UsageError("no", hint="yes")),
+        )
+    ),
     "maintain": MaintainResult(MAINTAIN),
     "invalidate": InvalidateResult("flights_hourly", TS, Span(day(1), day(2)), "repaired by hand"),
     "expire": ExpireResult(EXPIRY),
