@@ -48,6 +48,7 @@ SHOWN: Final[Mapping[str, str]] = {
     "docs/maintenance.md#1": "a diagram",
     "docs/observability.md#3": "a task of a DAG, to be copied",
     "docs/observability.md#5": "queries for Prometheus",
+    "docs/reading.md#3": "what `show --how` prints; tests/services/report/test_snippets.py runs those whose library is there",
     "docs/retention.md#1": "a diagram",
     "docs/running.md#2": "options of a server; tests/servers/connect.py starts one with them",
     "docs/tour.md#2": "output of the demo",

@@ -45,6 +45,11 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "show": (
         "materializer show bars_1h --limit 5",
         "materializer show bars_1h --start 2024-03-01 --end 2024-03-02 --fresh",
+        "materializer show bars_1h --how",
+    ),
+    "export": (
+        "materializer export bars_1h --to bars.parquet",
+        "materializer export bars_1h --to march.csv --start 2024-03-01 --end 2024-04-01 --force",
     ),
     "changes": ("materializer changes bars_1h --after 1 --reason late",),
     "verify": ("materializer verify bars_1h --start 2024-03-01", "materializer verify --all"),

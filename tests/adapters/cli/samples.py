@@ -18,7 +18,9 @@ from materializer.adapters.cli.render.drop import DropResult
 from materializer.adapters.cli.render.engines import EnginesResult
 from materializer.adapters.cli.render.expire import ExpireResult, ThawResult
 from materializer.adapters.cli.render.explain import ExplainResult
+from materializer.adapters.cli.render.export import ExportResult
 from materializer.adapters.cli.render.history import HistoryResult
+from materializer.adapters.cli.render.how import HowResult
 from materializer.adapters.cli.render.invalidate import InvalidateResult
 from materializer.adapters.cli.render.maintain import MaintainResult
 from materializer.adapters.cli.render.new import LookResult, MeasuresResult, NewResult, ProposedResult
@@ -70,6 +72,7 @@ from materializer.journal.state import Ended
 from materializer.services.definitions.changes import DefinitionChange, Reads, ReusedPartials
 from materializer.services.definitions.coverage import Lack
 from materializer.services.definitions.starting import NewDefinition
+from materializer.services.delivery.export import ExportReport
 from materializer.services.maintenance.expire import Expiry, Thaw
 from materializer.services.maintenance.maintain import MaintainReport, TableDone, TablePlan
 from materializer.services.observe.source_deletes import OtherReader
@@ -82,6 +85,7 @@ from materializer.services.repair.apply import RepairReport
 from materializer.services.repair.backup import BackupReport, Outlived, RestoreReport, TableComparison
 from materializer.services.repair.plan import Mending, Table
 from materializer.services.report.freshness import Freshness
+from materializer.services.report.snippets import Snippet
 from materializer.services.report.source_lateness import SourceLateness
 from materializer.services.report.status import PastClock, Status
 from materializer.services.report.tables import DoctorFinding
@@ -432,6 +436,12 @@ RESULTS: dict[str, Result] = {
             (datetime(2013, 12, 1, 2, tzinfo=UTC), date(2013, 12, 1), None, 7, float("nan"), None),
         ),
         FreshCost(341, "merge", 2, Estimate(1_200, 45_000, 3), 0.125, ReadCost(236, 4, 0.618)),
+    ),
+    "show --how": HowResult(
+        "flights_hourly", (Snippet("DuckDB", "sql", "INSTALL delta;\nSELECT 1;", "fetches the extension `delta`"),)
+    ),
+    "export": ExportResult(
+        ExportReport("flights_hourly", "/exports/flights.parquet", "parquet", 12, 6_936, 210_000, 0.25)
     ),
     "changes": ChangesResult(
         "flights_hourly",
