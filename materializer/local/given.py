@@ -63,15 +63,18 @@ def _nested(written: Written, kind: Mapping[str, Any]) -> Any:
         case "array", WrittenList(items=items):
             return [value_of(item, kind["elementType"]) for item in items]
         case "map", WrittenMapping(items=pairs):
-            return [(value_of(k, kind["keyType"]), value_of(v, kind["valueType"])) for k, v in pairs]
+            found = [(value_of(k, kind["keyType"]), value_of(v, kind["valueType"])) for k, v in pairs]
+            if any(key is None for key, _ in found):
+                raise ValueError("a key is expected, not null")
+            return found
         case "struct", WrittenMapping(items=pairs):
             types = {f["name"].lower(): (f["name"], f["type"]) for f in kind["fields"]}
             if unknown := [key.text for key, _ in pairs if key.text.lower() not in types]:
                 raise ValueError(
                     f"there is no field `{unknown[0]}` (fields: {', '.join(n for n, _ in types.values())})"
                 )
-            found = {types[k.text.lower()][0]: value_of(v, types[k.text.lower()][1]) for k, v in pairs}
-            return {name: found.get(name) for name, _ in types.values()}
+            fields = {types[k.text.lower()][0]: value_of(v, types[k.text.lower()][1]) for k, v in pairs}
+            return {name: fields.get(name) for name, _ in types.values()}
     raise ValueError("a list is expected" if kind["type"] == "array" else "a mapping is expected")
 
 
@@ -87,9 +90,17 @@ def _whole(bits: int) -> Callable[[str], int]:
     return read
 
 
+def _text(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("a text is expected, without half a character") from None
+    return text
+
+
 def _double(text: str) -> float:
     try:
-        return float(_DOUBLES.get(text.lower(), text))
+        return float("" if "_" in text else _DOUBLES.get(text.lower(), text))
     except ValueError:
         raise ValueError("a number is expected") from None
 
@@ -97,7 +108,7 @@ def _double(text: str) -> float:
 def _decimal(text: str, kind: str) -> Decimal:
     precision, scale = map(int, kind[len("decimal(") : -1].split(","))
     try:
-        value = Decimal(text)
+        value = Decimal("" if "_" in text else text)
         parts = value.as_tuple()
     except InvalidOperation:
         raise ValueError("a number is expected") from None
@@ -126,7 +137,10 @@ def _instant(text: str) -> datetime:
         found = datetime.fromisoformat(text.upper().replace(" Z", "Z") if _INSTANT.fullmatch(text) else "")
     except ValueError:
         raise ValueError("an instant such as 2024-03-01T06:00:00Z is expected") from None
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    try:
+        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("an instant of the years 1 to 9999 is expected") from None
 
 
 def _wall_clock(text: str) -> datetime:
@@ -147,7 +161,7 @@ def _binary(text: str) -> bytes:
 
 
 _READ: Final[Mapping[str, Callable[[str], Any]]] = {
-    "string": str,
+    "string": _text,
     "boolean": _boolean,
     "float": _double,
     "double": _double,

@@ -83,14 +83,14 @@ class _Open:
     def closed(self) -> Written:
         if self.is_list:
             return WrittenList(self.parts, self.line, self.column)
-        pairs: list[tuple[Text, Written]] = []
+        pairs: dict[str, tuple[Text, Written]] = {}
         for key, value in zip(self.parts[::2], self.parts[1::2], strict=True):
             if not isinstance(key, Text):
                 raise UnreadableYamlError("a key of a mapping is no text", key.line, key.column)
-            if key.text in {known.text for known, _ in pairs}:
+            if key.text in pairs:
                 raise UnreadableYamlError(f"the key `{key.text}` stands twice in one mapping", key.line, key.column)
-            pairs.append((key, value))
-        return WrittenMapping(pairs, self.line, self.column)
+            pairs[key.text] = key, value
+        return WrittenMapping([*pairs.values()], self.line, self.column)
 
 
 def read_yaml(text: str) -> Written:

@@ -224,7 +224,7 @@ class DefinitionTester:
             said.append((name.text, kind.text))
         try:
             table = self._schema(spec.source)
-        except TableNotFoundError as exc:
+        except MaterializerError as exc:
             if not said:
                 hint = "write `columns: {name: type, …}` into the file"
                 message = f"the types of `{spec.source}` are not known: {exc.message}"
