@@ -11,11 +11,13 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from deltalake import write_deltalake
 from pyarrow import ipc
 
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.slice_column import SliceColumn
+from materializer.errors import UsageError
 from materializer.lake.export import ExportFormat, write_file
 from materializer.lake.rows import StoredRows
 
@@ -70,3 +72,17 @@ def test_csv_can_be_read_back(tmp_path: Path) -> None:
     assert second[0] == "2024-03-01T06:00:00.000001Z"
     assert '"",nan,-0.01' in text
     assert set(third[1:]) == {""}
+
+
+def test_a_file_that_came_meanwhile_stays(tmp_path: Path) -> None:
+    """
+    Another process makes a file of the name while rows are written: that file stays, and no draft is left.
+    """
+    (tmp_path / "out").mkdir()
+    rows, target = stored(tmp_path), tmp_path / "out" / "a.csv"
+    target.write_text("theirs")
+
+    with pytest.raises(UsageError, match="exists"):
+        write_file(rows, target, ExportFormat.CSV, may_replace=False)
+
+    assert [(p.name, p.read_text()) for p in target.parent.iterdir()] == [("a.csv", "theirs")]

@@ -57,9 +57,10 @@ def as_shown(rows: list[tuple[Any, ...]]) -> list[list[str]]:
 
 @pytest.mark.parametrize("name", READ)
 @pytest.mark.parametrize(
-    "window", [{}, {"start": "2024-03-01T05:00:00Z", "end": "2024-03-02"}, {"start": "2024-03-04"}]
+    ("window", "hours"),
+    [({}, 48), ({"start": "2024-03-01T05:00:00Z", "end": "2024-03-02"}, 19), ({"start": "2024-03-04"}, 0)],
 )
-def test_a_file_has_the_rows_that_are_shown(world: World, name: str, window: dict[str, str]) -> None:
+def test_a_file_has_the_rows_that_are_shown(world: World, name: str, window: dict[str, str], hours: int) -> None:
     """
     In every format, of everything and of a window, and also where there are none; the version is that of the output.
     """
@@ -70,7 +71,7 @@ def test_a_file_has_the_rows_that_are_shown(world: World, name: str, window: dic
     found = READ[name](Path(name))
     assert found.column_names == columns
     assert as_shown([tuple(row.values()) for row in found.to_pylist()]) == as_shown(rows)
-    assert (report.rows, report.bytes) == (len(rows), Path(name).stat().st_size)
+    assert (len(rows), report.rows, report.bytes) == (hours, hours, Path(name).stat().st_size)
     assert report.version == DeltaTable(str(world.root / "lists" / "output")).version()
 
 
