@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 from materializer.core.compiled.definition import quoted
 from materializer.lake import places
@@ -40,7 +40,7 @@ def snippets(aggregate: Aggregate) -> tuple[Snippet, ...]:
 
 
 def _snippets(name: str, path: str, names: Sequence[str], newest: str, credentials: str) -> Iterator[Snippet]:
-    plain, ticked = (", ".join(map(quote, names)) for quote in (_standard, quoted))
+    plain, ticked = (", ".join(map(quoting, names)) for quoting in (_standard, quoted))
     order = f"ORDER BY {_standard(newest)} DESC LIMIT {ROWS}"
     yield Snippet(
         "DuckDB",
@@ -69,7 +69,7 @@ def _snippets(name: str, path: str, names: Sequence[str], newest: str, credentia
         "a session with Delta Lake, whose jars are fetched once",
     )
     table = f"delta.default.{_standard(name)}"
-    location = Path(path).as_uri() if places.is_local(path) else path
+    location = f"file://{quote(path)}" if places.is_local(path) else path
     yield Snippet(
         "Trino",
         "sql",

@@ -60,7 +60,7 @@ def _lines(outcome: TestOutcome, width: int) -> Iterator[str]:
         return
     place = f"{o.file}:{o.line}"
     if o.error is not None:
-        yield from wrapped(f"{o.name} ({place})", "error   ", width=width)
+        yield from wrapped(f"{o.name} ({place}): {o.error.code}", "error   ", width=width)
         return
     expected, got = (sum(d.side == side for d in o.differences) for side in ("expected", "got"))
     counted = f"{expected} of {count(o.expected, 'expected row')} not there, {count(got, 'other')}"
