@@ -56,6 +56,8 @@ ON_THIS_MACHINE = {
     "materializer/lake/store_settings.py": "each cloud's files with credentials, in the user's home",
     "materializer/lake/hostile.py": "pipes and devices, which only a path has",
     "materializer/lake/links.py": "symbolic links, which only a path has",
+    "materializer/lake/export.py": "a file for people, outside of the lake",
+    "materializer/services/delivery/export.py": "the place of that file",
     "materializer/services/processes.py": "/proc: which processes of this machine live",
     "materializer/services/quality/check.py": "a folder for pages that people read",
     "materializer/api/opened.py": "the root of a lake on this machine, as its callers know it",

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from materializer.api.opened import OpenedLake
 from materializer.spark.runtime.jvm import watched
 
 if TYPE_CHECKING:
+    from materializer.config import Config
     from materializer.core.spec.spec import AggregateSpec
     from materializer.errors import Problem
     from materializer.services.definitions.changes import DefinitionChange
     from materializer.services.definitions.starting import NewDefinition
+    from materializer.services.testing.run import TestOutcome
     from materializer.services.versions.proposal import DefinitionsPlan
 
 
@@ -124,6 +126,40 @@ class Defining(OpenedLake):
             UsageError: If one of the files exists; nothing was written.
         """
         return self._starter.write(new, folder)
+
+    def test(
+        self,
+        *which: str,
+        definitions: Sequence[str] = (),
+        executor: Literal["local", "auto", "spark"] = "local",
+    ) -> list[TestOutcome]:
+        """Run tests of definitions, which give rows of a source and expect rows of the output; reads and writes no row of the lake.
+
+        Args:
+            which: Files, folders of them, and names of aggregates or of tests; without any, all tests of the folder ``tests``.
+            definitions: SQL files, or folders of them; without any, those of the folder ``sql``. Aggregates of the lake that they do not
+                have are tested as they were applied.
+            executor: ``local`` for this process alone, ``auto`` for Spark where this process cannot compute, ``spark`` for Spark alone.
+
+        Returns:
+            The result of each test, in the order of the files; a test that fails raises no error.
+
+        Raises:
+            TestFileError: With every problem of the files; no test was run.
+            DefinitionError: With every problem of the definitions.
+            UsageError: If there is no such file, or no such test.
+        """
+        from materializer.services.testing.run import DefinitionTester
+
+        session = self._executor.session
+
+        def scratch(root: str, config: Config) -> Any:
+            opened: Any = type(self)
+            return opened(root, spark=session, config=config, python_aggregates=self._executor.python.values())
+
+        lake = self._lake
+        tester = DefinitionTester(lake.root, self.journal, lake.config, self._texts, scratch)
+        return tester.run(which, definitions, executor=executor)
 
     def define(self, name: str, source: str, **parts: Any) -> DefinitionChange:
         """Define an aggregate from Python, and apply the definition.

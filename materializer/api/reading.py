@@ -8,11 +8,15 @@ from materializer.api.opened import OpenedLake
 from materializer.spark.runtime.jvm import watched
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pandas as pd
     from pyspark.sql import DataFrame
 
     from materializer.core.time.instants import Instant
+    from materializer.services.delivery.export import ExportReport
     from materializer.services.refresh.fresh import FreshRead, FreshView
+    from materializer.services.report.snippets import Snippet
 
 
 @watched
@@ -179,8 +183,51 @@ class Reading(OpenedLake):
             start: First instant, or None for an open start.
             end: First instant after the shown buckets, or None for an open end.
         """
-        window = self._window(name, start, end)
-        first, last = (
-            None if given is None else instant for given, instant in ((start, window.start), (end, window.end))
-        )
+        first, last = self._ends(name, start, end)
         return self._looker.show(name, limit=limit, start=first, end=last)
+
+    def export(
+        self,
+        name: str,
+        to: str | Path,
+        *,
+        format: Literal["parquet", "csv", "arrow"] | None = None,  # noqa: A002 - the option's name
+        start: Instant = None,
+        end: Instant = None,
+        overwrite: bool = False,
+    ) -> ExportReport:
+        """Write published rows, all of one version of the output, into a file of this machine; without a JVM, a batch at a time.
+
+        The file takes its place when it is whole. Its rows are those that :meth:`show` returns, the oldest files of the output first.
+
+        Args:
+            name: The aggregate.
+            to: The file; its folder exists, and is not in the lake.
+            format: ``parquet``, ``csv`` or ``arrow``; None takes it from the name.
+            start: First instant, or None for an open start.
+            end: First instant after the buckets, or None for an open end.
+            overwrite: Whether a file that is there is replaced.
+
+        Raises:
+            UsageError: If the file may not be there, or its format is not known; nothing was written.
+            StorageError: If it cannot be written; what was there is as before.
+        """
+        from materializer.services.delivery.export import export
+
+        first, last = self._ends(name, start, end)
+        aggregate = self._lake.aggregate(self.journal.view().named(name))
+        return export(aggregate, self._lake.root, to, kind=format, start=first, end=last, overwrite=overwrite)
+
+    def how_to_read(self, name: str) -> tuple[Snippet, ...]:
+        """Return how DuckDB, Polars, pandas, Spark and Trino read the output, with its own path and columns, to be pasted.
+
+        Args:
+            name: The aggregate.
+        """
+        from materializer.services.report.snippets import snippets
+
+        return snippets(self._lake.aggregate(self.journal.view().named(name)))
+
+    def _ends(self, name: str, start: Instant, end: Instant) -> tuple[int | None, int | None]:
+        window = self._window(name, start, end)
+        return None if start is None else window.start, None if end is None else window.end

@@ -20,6 +20,7 @@ from materializer.errors.definitions import (
     NotCoveredError,
     Problem,
     RollupChangedError,
+    TestFileError,
 )
 from materializer.errors.environment import (
     CalendarLibraryMissingError,
@@ -44,6 +45,7 @@ from materializer.errors.findings import (
     CanaryError,
     QualityCheckError,
     QualityGateError,
+    TestFailedError,
     VerifyFailedError,
 )
 from materializer.errors.retry import (
@@ -120,6 +122,7 @@ __all__ = [  # noqa: RUF022 (by exit status, as the API page shows them)
     "ForeignSettingError",
     "Problem",
     "DefinitionError",
+    "TestFileError",
     "NothingBuiltError",
     "NotCoveredError",
     "FrozenHistoryError",
@@ -178,6 +181,7 @@ __all__ = [  # noqa: RUF022 (by exit status, as the API page shows them)
     "QualityGateError",
     "CanaryError",
     "QualityCheckError",
+    "TestFailedError",
 ]
 
 # where a class is defined is no name to store: tracebacks, pickles and the pages name what users import

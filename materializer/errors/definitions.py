@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from materializer.errors.base import UnwrittenError, masked
 
@@ -50,19 +50,30 @@ class DefinitionError(UnwrittenError):
 
     code = "definition.invalid"
     exit_status = 65
+    subject: ClassVar[str] = "definitions"
+    again: ClassVar[str] = "apply again"
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems: Sequence[Problem] = tuple(sorted(problems, key=lambda p: (p.file, p.line, p.column, p.code)))
         count = len(self.problems)
         message = "\n".join(str(p) for p in self.problems)
         super().__init__(
-            message, hint=f"mend {'the problem' if count == 1 else f'these {count} problems'} and apply again"
+            message, hint=f"mend {'the problem' if count == 1 else f'these {count} problems'} and {self.again}"
         )
 
     def as_json(self) -> dict[str, Any]:
         """Return the JSON form, with one object per problem."""
         fields = ("code", "message", "hint", "file", "line", "column")
         return super().as_json() | {"problems": [{f: getattr(p, f) for f in fields} for p in self.problems]}
+
+
+class TestFileError(DefinitionError):
+    """Tests of definitions cannot be run as they are written; carries every problem found."""
+
+    code = "test.invalid-file"
+    subject = "tests"
+    again = "run the tests again"
+    __test__ = False
 
 
 class NotCoveredError(UnwrittenError):

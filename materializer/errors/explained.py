@@ -1,8 +1,8 @@
 """What every code means, why it happens, what to do, and whether something was written.
 
 The texts are TOML files in the folder ``texts``. They are the one source of ``materializer explain`` and of the tables in
-``docs/errors.md``, which a test compares with them. A code is that of an error, of a problem in a definition or in a suite, or
-of a finding of ``doctor``.
+``docs/errors.md``, which a test compares with them. A code is that of an error, of a problem in a definition, a suite or a test,
+or of a finding of ``doctor``.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ _OUTSIDE: Final = {"bug": 70, "interrupted": 130}
 _BELOW: Final[Mapping[str, tuple[int, str, str]]] = {
     "problems": (65, "problems in definitions", "Nothing: all definitions are checked before anything is written."),
     "suites": (65, "problems in suites", "Nothing: a suite is checked before anything is written."),
+    "tests": (65, "problems in tests of definitions", "Nothing: all tests are read before one is run."),
     "findings": (1, "findings of doctor", "Nothing: `doctor` only reads."),
 }
 """By file: the exit status that its codes lead to, their title, and what was written."""

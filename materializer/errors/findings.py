@@ -38,3 +38,11 @@ class QualityCheckError(UnwrittenError):
 
     code = "quality.check"
     exit_status = 1
+
+
+class TestFailedError(UnwrittenError):
+    """A definition does not make of given rows what a test expects."""
+
+    code = "test.failed"
+    exit_status = 1
+    __test__ = False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
@@ -14,6 +16,7 @@ from materializer.core.time.slice_column import SliceColumn
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import MaterializerError
 from materializer.lake import places
+from materializer.lake.arrow import plain
 from materializer.lake.extent import file_bounds, instants_of, time_column
 from materializer.lake.failures import translated
 from materializer.lake.hostile import refuse_deep, refuse_irregular, refuse_outside
@@ -77,6 +80,52 @@ def to_pandas(path: str) -> pd.DataFrame:
     return frame
 
 
+@dataclass(frozen=True, slots=True)
+class StoredRows:
+    """The rows of some buckets of one version of a table of ours.
+
+    Args:
+        version: The version.
+        shape: The columns.
+        files: The files that may have such rows, with the span of each.
+    """
+
+    version: int
+    shape: pa.Schema
+    files: tuple[tuple[Span, str], ...]
+    _path: str
+    _column: SliceColumn
+    _wanted: SpanSet
+
+    @classmethod
+    def of(cls, path: str, column: SliceColumn, start: int | None = None, end: int | None = None) -> StoredRows:
+        """Return the rows of the newest version.
+
+        Args:
+            path: A table of ours.
+            column: The column with the bucket of a row.
+            start: First instant, or None.
+            end: First instant after the rows, or None.
+        """
+        opened = open_table(path)
+        first, last = NEG_INF if start is None else start, POS_INF if end is None else end
+        shape = plain(pa.schema(opened.schema().to_arrow()).empty_table()).schema
+        if last <= first:
+            return cls(opened.version(), shape, (), path, column, SpanSet())
+        wanted = column.values_in(SpanSet.of(Span(first, last)))
+        bounds = file_bounds(opened, time_column(opened, column.name, column.type))
+        files = tuple((b.span, name) for name, _, b in bounds if b.span and SpanSet.of(b.span) & wanted)
+        return cls(opened.version(), shape, files, path, column, wanted)
+
+    def batches(self, name: str) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a file; one batch at a time is in memory."""
+        with translated(self._path, "reading"), pq.ParquetFile(places.opened(f"{self._path}/{name}")) as file:
+            for batch in file.iter_batches():
+                rows = pa.Table.from_batches([batch]).select(self.shape.names).cast(self.shape)
+                values = instants_of(rows[self._column.name], self._column.type).to_numpy()
+                yield from rows.filter(pa.array(inside(values, self._wanted))).to_batches()
+
+
 def newest_rows(
     path: str,
     column: SliceColumn,
@@ -94,29 +143,15 @@ def newest_rows(
         start: First instant, or None.
         end: First instant after the rows, or None.
     """
-    opened = open_table(path)
-    first, last = NEG_INF if start is None else start, POS_INF if end is None else end
-    shape = pa.schema(opened.schema().to_arrow())
-    if last <= first:
-        return shape.names, []
-    wanted = column.values_in(SpanSet.of(Span(first, last)))
-    bounds = [
-        (b.span, name) for name, _, b in file_bounds(opened, time_column(opened, column.name, column.type)) if b.span
-    ]
-    bounds.sort(key=lambda b: b[0].end, reverse=True)
+    stored = StoredRows.of(path, column, start, end)
+    shape = stored.shape
     tables: list[pa.Table] = []
     count, oldest = 0, POS_INF
-    for span, name in bounds:
+    for span, name in sorted(stored.files, key=lambda f: f[0].end, reverse=True):
         if count >= limit and span.end <= oldest:
             break
-        if not SpanSet.of(span) & wanted:
-            continue
-        with translated(path, "reading"):
-            rows = pq.ParquetFile(places.opened(f"{path}/{name}")).read().select(shape.names).cast(shape)
-        values = instants_of(rows[column.name], column.type).to_numpy()
-        rows = rows.filter(pa.array(inside(values, wanted)))
-        tables.append(rows)
-        count += rows.num_rows
+        tables.append(pa.Table.from_batches(stored.batches(name), shape))
+        count += tables[-1].num_rows
         oldest = min(oldest, span.start)
     if not tables:
         return shape.names, []

@@ -21,7 +21,7 @@ from materializer.core.engines.registry import ENGINES, LATENESS
 from materializer.core.language.parse import parse_definitions
 from materializer.core.language.properties import FORMS, KNOWN
 from materializer.core.spec.spec import CONTINUOUS
-from materializer.errors import DefinitionError
+from materializer.errors import DefinitionError, TestFailedError, TestFileError
 from materializer.errors.explained import Explanation, all_codes, statuses
 from tests.docs.pages import table
 
@@ -265,6 +265,7 @@ def errors() -> dict[str, str]:
     parts = {
         "problems": ("definition.", "what is wrong"),
         "suites": ("suite.", "when"),
+        "tests": ("test.", "when"),
         "findings": ("doctor.", "finding"),
     }
     own = [e for e in found if not e.code.startswith(tuple(begin for begin, _ in parts.values())) or _is_raised(e)]
@@ -283,7 +284,7 @@ def errors() -> dict[str, str]:
 
 def _is_raised(explanation: Explanation) -> bool:
     """Whether an error has the code, and not one of its problems."""
-    return explanation.code == DefinitionError.code
+    return explanation.code in {DefinitionError.code, TestFileError.code, TestFailedError.code}
 
 
 # -- metrics -------------------------------------------------------------------------------------------------------------

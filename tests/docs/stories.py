@@ -48,6 +48,7 @@ SHOWN: Final[Mapping[str, str]] = {
     "docs/maintenance.md#1": "a diagram",
     "docs/observability.md#3": "a task of a DAG, to be copied",
     "docs/observability.md#5": "queries for Prometheus",
+    "docs/reading.md#3": "what `show --how` prints; tests/services/report/test_snippets.py runs those whose library is there",
     "docs/retention.md#1": "a diagram",
     "docs/running.md#2": "options of a server; tests/servers/connect.py starts one with them",
     "docs/tour.md#2": "output of the demo",
@@ -96,7 +97,7 @@ MEANWHILE: Final[Mapping[str, Sequence[tuple[str, int]]]] = {
 """What else happens after a block: a command and the status that it ends with."""
 MIGRATIONS: Final = tuple(page for page in PAGES if page.startswith("docs/from-"))
 """Pages for readers who come from another system; their blocks make the data that they need."""
-COMPARED: Final = ("docs/policies.md", *MIGRATIONS)
+COMPARED: Final = ("docs/policies.md", "docs/testing-definitions.md", *MIGRATIONS)
 """Pages whose commands print what stands there, made by ``python -m tests.docs.output``; the tour's is of another lake."""
 
 
@@ -110,6 +111,7 @@ LONG: Final = ("docs/airflow.md", "docs/quality.md", "docs/tour.md")
 STATUSES: Final[Mapping[tuple[str, str], int]] = {
     ("docs/from-timescaledb.md#8", "refresh readings_monthly --start 2024-02-10 --end 2024-02-20"): 64,
     ("docs/policies.md#5", "policy run --due --now 2013-12-31T09:16:00Z --strict-exit"): 3,
+    ("docs/testing-definitions.md#3", "test"): 1,
     ("docs/repair.md#1", "restore backups/2024-03-01"): 1,
 }
 """Commands that end with another status than 0, as their pages say."""
@@ -266,6 +268,12 @@ class Story:
                 assert expected == (list(read) if isinstance(read, tuple) else read), (key, part)
         Materializer()
 
+    def yaml(self, block: Block) -> None:
+        """Write a file of tests, which its first line names."""
+        named = re.match(r"# (\S+\.yml)\n", block.text)
+        assert named is not None, block.name
+        _write(named[1], block.text)
+
     def json(self, block: Block) -> None:
         """Read a suite, and ask an aggregate that has its columns."""
         found = suite.read(block.text)
@@ -352,10 +360,11 @@ _DO: Final[Mapping[str, Callable[[Story, Block], None]]] = {
     "toml": Story.toml,
     "json": Story.json,
     "sh": Story.shell,
+    "yaml": Story.yaml,
     "console": Story.shell,
     "text": Story.text,
 }
-LANGUAGES: Final = (*_DO, "yaml", "jinja")  # files of dbt, which another test reads
+LANGUAGES: Final = (*_DO, "jinja")  # files of dbt, which another test reads
 """What a block may be written in; what Sphinx reads itself (``{toctree}``) besides."""
 
 

@@ -109,6 +109,20 @@ class Lake:
                 (self.root / folder).mkdir(exist_ok=True)
                 (self.root / folder / f"{file}.sql").write_text(told, encoding="utf-8")
 
+    def write_test(self) -> None:
+        """Write a file with a test that passes and one that fails."""
+        tests = [
+            {
+                "name": name,
+                "model": "bars",
+                "given": [{"input": "trades", "rows": [{"ts": "2024-03-01T09:10:00Z", "sym": "A", "size": 2}]}],
+                "expect": {"rows": [{"sym": "A", "n": n}]},
+            }
+            for name, n in (("one_row", 1), ("two_rows", 2))
+        ]
+        (self.root / "tests").mkdir()
+        (self.root / "tests" / "bars.yml").write_text(json.dumps({"unit_tests": tests}, indent=1), encoding="utf-8")
+
     def trade(self, day: int, hours: Sequence[int], note: str = "1") -> None:
         """Write two trades of each of two symbols an hour."""
         times = [BEGIN + timedelta(days=day, hours=h, minutes=m) for h in hours for m in (0, 10, 20, 30)]
@@ -305,6 +319,10 @@ SCRIPT: Final[Sequence[Sequence[Step] | Act]] = (
     both("completion", "completion bash"),
     both("plan-definitions", "plan --definitions sql/bars.sql --definitions sql/wrong.sql"),
     [Step("plan-markdown", "plan --definitions sql/bars.sql --markdown")],
+    Lake.write_test,
+    both("test", "test tests/bars.yml --definitions sql/bars.sql"),
+    both("show-how", "show gated --how"),
+    [Step("export", "export gated --to gated.csv"), Step("export", "export gated --to gated.parquet --json")],
     [Step("new", "new trades --name begun --yes"), Step("new", "new trades --name twin_begun --yes --json")],
 )
 """Steps, and what happens between them."""

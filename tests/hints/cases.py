@@ -27,7 +27,7 @@ from materializer.journal.store import JournalStore
 from materializer.services import processes
 from tests.appending import append
 from tests.grids import make_grid
-from tests.hints.world import DAILY, HOURLY, World
+from tests.hints.world import DAILY, HOURLY, Hint, World
 from tests.services.no_spark import RAW, each, view
 from tests.system.lake import Died
 
@@ -711,3 +711,89 @@ def _conflict(world: World, _: pytest.MonkeyPatch) -> None:
         mine.transact(lambda _: append(other, *events) or events, attempts=3)
     assert "run the same command again" in conflict.value.hint
     assert events == mine.transact(lambda _: events, attempts=3)
+
+
+# -- tests of definitions ------------------------------------------------------------------------------------------------
+
+TESTED: Final = """columns: {ts: timestamp, v: bigint}
+unit_tests:
+  - name: one
+    model: hourly
+    given: [{input: raw, rows: [{ts: 2024-03-01, v: 1}]}]
+    expect: {rows: [{v: 1}]}
+"""
+
+
+def _test(world: World, mistake: tuple[str, str], code: str = "") -> Hint:
+    """Run a test with a mistake in it, and then without; return what is hinted at."""
+    file = world.root / "one.yml"
+    file.write_text(TESTED.replace(*mistake))
+    if code:
+        (error,) = world.run("test one.yml").errors
+        assert error["code"] == "test.invalid-file"
+        (problem,) = error["problems"]
+        assert problem["code"] == code, problem
+        assert mistake[1].splitlines()[0].split(":")[0] in file.read_text().splitlines()[problem["line"] - 1]
+        hint = Hint(problem["hint"], problem["message"])
+    else:
+        hint = world.fails("test one.yml", "test.failed")
+    file.write_text(TESTED)
+    world.works("test one.yml")
+    return hint
+
+
+@of("test.failed")
+def _failed_test(world: World, _: pytest.MonkeyPatch) -> None:
+    assert "run the tests again" in _test(world, ("{v: 1}]}\n", "{v: 2}]}\n")).text
+
+
+@of("test.invalid-file")
+def _invalid_tests(world: World, _: pytest.MonkeyPatch) -> None:
+    (world.root / "one.yml").write_text(TESTED.replace("expect", "expects"))
+    assert "run the tests again" in world.fails("test one.yml", "test.invalid-file").text
+
+
+@of("test.file")
+def _unread_tests(world: World, _: pytest.MonkeyPatch) -> None:
+    assert "named above" in _test(world, ("v: 1}]}]", "v: 1}}]"), "test.file").text
+
+
+@of("test.invalid")
+def _misspelt_part(world: World, _: pytest.MonkeyPatch) -> None:
+    assert _test(world, ("model", "modle"), "test.invalid").text == "did you mean `model`?"
+
+
+@of("test.no-types")
+def _no_types(world: World, _: pytest.MonkeyPatch) -> None:
+    world.apply(view("others", each("1 hour"), "hourly"))
+    shutil.move(world.root / "hourly" / "output", world.root / "elsewhere")
+    text = TESTED.replace("model: hourly", "model: others").replace("input: raw", "input: hourly").replace("{ts", "{at")
+    file = world.root / "one.yml"
+    file.write_text(text.partition("\n")[2])
+    (error,) = world.run("test one.yml").errors
+    (problem,) = error["problems"]
+    assert (problem["code"], problem["hint"]) == ("test.no-types", "write `columns: {name: type, …}` into the file")
+    file.write_text(text)
+    world.works("test one.yml")
+
+
+@of("test.unknown-aggregate")
+def _unknown_model(world: World, _: pytest.MonkeyPatch) -> None:
+    assert _test(world, ("hourly", "hurly"), "test.unknown-aggregate").text == "did you mean `hourly`?"
+
+
+@of("test.unknown-column")
+def _unknown_column(world: World, _: pytest.MonkeyPatch) -> None:
+    assert _test(world, ("{ts: 2024", "{tss: 2024"), "test.unknown-column").text == "did you mean `ts`?"
+
+
+@of("test.unknown-source")
+def _unknown_input(world: World, _: pytest.MonkeyPatch) -> None:
+    assert _test(world, ("input: raw", "input: rows"), "test.unknown-source").text == "write `raw`"
+
+
+@of("test.wrong-value")
+def _wrong_value(world: World, _: pytest.MonkeyPatch) -> None:
+    hint = _test(world, ("ts: 2024-03-01", "ts: yesterday"), "test.wrong-value")
+    assert "an instant such as 2024-03-01T06:00:00Z" in hint.message
+    assert "mend the value" in hint.text

@@ -17,11 +17,11 @@ from materializer.errors import UsageError
 
 _NAMES: Final = {
     "starting": ("new",),
-    "defining": ("apply", "drop"),
+    "defining": ("apply", "test", "drop"),
     "versions": ("build", "switch", "rollback", "abandon"),
     "refreshing": ("plan", "refresh", "backfill", "invalidate"),
     "retaining": ("expire", "thaw"),
-    "looking": ("status", "history", "show", "changes", "verify", "check", "doctor"),
+    "looking": ("status", "history", "show", "export", "changes", "verify", "check", "doctor"),
     "reporting": ("report", "watch"),
     "maintaining": ("maintain",),
     "mending": ("repair", "backup", "restore"),

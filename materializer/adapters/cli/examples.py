@@ -13,6 +13,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "materializer new trades --name trades_1d --bucket '1 day' --key sym --into drafts --yes",
     ),
     "apply": ("materializer apply sql --dry-run", "materializer apply sql/bars.sql --build"),
+    "test": ("materializer test", "materializer test bars_1h --definitions sql/bars.sql --executor auto"),
     "drop": ("materializer drop bars_1h --yes", "materializer drop trades_1h --cascade --yes"),
     "build": ("materializer build bars_1h --max-runs 2", "materializer build bars_1h --no-switch"),
     "switch": ("materializer switch bars_1h",),
@@ -44,6 +45,11 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "show": (
         "materializer show bars_1h --limit 5",
         "materializer show bars_1h --start 2024-03-01 --end 2024-03-02 --fresh",
+        "materializer show bars_1h --how",
+    ),
+    "export": (
+        "materializer export bars_1h --to bars.parquet",
+        "materializer export bars_1h --to march.csv --start 2024-03-01 --end 2024-04-01 --force",
     ),
     "changes": ("materializer changes bars_1h --after 1 --reason late",),
     "verify": ("materializer verify bars_1h --start 2024-03-01", "materializer verify --all"),

@@ -116,6 +116,31 @@ NoPolicy: TypeAlias = Annotated[bool, Option("--no-policy", help="Write no refre
 Into: TypeAlias = Annotated[str, Option("--into", help="Folder of the definition.", metavar="FOLDER")]
 WithoutQuestions: TypeAlias = Annotated[bool, Option("--yes", help="Ask nothing, and take what is proposed.")]
 
+# -- tests of definitions -------------------------------------------------------------------------------------------------
+
+Tests: TypeAlias = Annotated[
+    list[str] | None,
+    Argument(
+        autocompletion=aggregates,
+        help="Names of aggregates or tests, files or folders of them; all of the folder 'tests' without it.",
+        metavar="TEST",
+        show_default=False,
+    ),
+]
+TestedDefinitions: TypeAlias = Annotated[
+    list[str] | None,
+    Option(
+        "--definitions",
+        help="SQL files, or folders of them; the folder 'sql' without it.",
+        metavar="PATH",
+        show_default=False,
+    ),
+]
+TestExecutor: TypeAlias = Annotated[
+    Literal["local", "auto", "spark"],
+    Option("--executor", help="What computes: this process, Spark where it cannot, or Spark alone."),
+]
+
 # -- windows -------------------------------------------------------------------------------------------------------------
 
 Start: TypeAlias = Annotated[
@@ -256,6 +281,17 @@ Cascade: TypeAlias = Annotated[
 Fresh: TypeAlias = Annotated[
     bool, Option("--fresh", help="As of the newest source version; computes dirty buckets with Spark.")
 ]
+How: TypeAlias = Annotated[
+    bool, Option("--how", help="Print how other programs read the table: DuckDB, Polars, pandas, Spark, Trino.")
+]
+ExportFile: TypeAlias = Annotated[
+    str, Option("--to", help="The file; not in the lake.", metavar="FILE", show_default=False)
+]
+ExportForm: TypeAlias = Annotated[
+    Literal["parquet", "csv", "arrow"] | None,
+    Option("--format", help="Format of the file; without it, what its name ends with."),
+]
+Overwrite: TypeAlias = Annotated[bool, Option("--force", help="Replace a file that is there.")]
 Out: TypeAlias = Annotated[
     str | None,
     Option("--out", help="Folder of the page; 'report' without it.", metavar="DIR", show_default=False),

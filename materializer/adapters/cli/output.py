@@ -176,7 +176,7 @@ class TextOutput:
         if isinstance(error, DefinitionError):
             shown = [line for p in error.problems for line in problem_lines(p, width)]
             head = [
-                f"error: {len(error.problems)} problem{'s'[: len(error.problems) != 1]} in the definitions",
+                f"error: {len(error.problems)} problem{'s'[: len(error.problems) != 1]} in the {error.subject}",
                 *shown,
             ]
         else:

@@ -6,10 +6,9 @@ have UTC and ANSI on, because types and implicit casts depend on these settings.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import Final
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -18,34 +17,15 @@ from pyspark.sql.functions import expr
 
 from materializer.core.aggregates.decompose import decompose
 from materializer.core.aggregates.layout import Layout
-from materializer.core.aggregates.parts import column_of
 from materializer.core.aggregates.registry import find
 from materializer.core.compiled.definition import SLICE, key_column, quoted
+from materializer.core.compiled.texts_as_numbers import texts_as_numbers
 from materializer.core.spec.spec import AggregateSpec, Call, Formula, TimeType
 from materializer.errors import DefinitionError, Problem
 from materializer.spark.describe.refusals import quoted_in, sentence_of
 from materializer.spark.describe.typed import refusal_of_text
 from materializer.spark.query.types import is_storable, within
 
-_OF_NUMBERS: Final = frozenset(
-    [
-        "sum",
-        "avg",
-        "variance",
-        "comoment",
-        "try_sum",
-        "try_avg",
-        "shape",
-        "percentile",
-        "sem",
-        "powers",
-        "weighted_sum",
-        "weighted_average",
-        "product",
-    ]
-)
-"""The families of aggregates whose arguments Spark casts to numbers."""
-_TEXTS: Final = ("string", "varchar", "char")
 _TIME_TYPES: dict[TimeType, st.DataType] = {
     TimeType.DATE: st.DateType(),
     TimeType.TIMESTAMP: st.TimestampType(),
@@ -107,7 +87,7 @@ def analyse(spark: SparkSession, spec: AggregateSpec, source_schema: st.StructTy
     keys = asked.keys(spec)
     asked.conditions(spec)
     typed = asked.typed(spec)
-    asked.problems += _texts_as_numbers(typed)
+    asked.problems += texts_as_numbers(typed)
     asked.raise_problems()
     layout = decompose(typed)
     measures = asked.references(typed, layout)
@@ -300,20 +280,6 @@ def _calls(spec: AggregateSpec) -> list[tuple[_Place, Call]]:
     """Return (place, call) of all calls in order, those of measures first."""
     calls = [(_measure(m.name), c) for m in spec.measures for c in m.formula.calls]
     return calls + [(_Place("HAVING"), c) for c in (spec.having.calls if spec.having else ())]
-
-
-def _texts_as_numbers(spec: AggregateSpec) -> Iterator[Problem]:
-    """Yield a problem for each column of texts that Spark would cast to numbers unasked: the first text that is none fails every refresh."""
-    for place, call in _calls(spec):
-        function = find(call.function)
-        for arg, kind in zip(call.args, call.types, strict=False):
-            column = column_of(arg)
-            if function is None or function.family not in _OF_NUMBERS or column is None or not kind.startswith(_TEXTS):
-                continue
-            shown = call.text or f"{call.function}({arg})"
-            message = f"{place.words}: `{shown}` takes `{arg}`, a {kind}, for a number, and a text that is none fails the refresh"
-            hint = f"write CAST({arg} AS DOUBLE) in its place, or try_cast, with which a text that is no number counts as null"
-            yield Problem("definition.wrong-type", message, hint, about=place.name)
 
 
 def _with_types(call: Call, types: Iterable[str]) -> Call:

@@ -18,7 +18,9 @@ from materializer.adapters.cli.render.drop import DropResult
 from materializer.adapters.cli.render.engines import EnginesResult
 from materializer.adapters.cli.render.expire import ExpireResult, ThawResult
 from materializer.adapters.cli.render.explain import ExplainResult
+from materializer.adapters.cli.render.export import ExportResult
 from materializer.adapters.cli.render.history import HistoryResult
+from materializer.adapters.cli.render.how import HowResult
 from materializer.adapters.cli.render.invalidate import InvalidateResult
 from materializer.adapters.cli.render.maintain import MaintainResult
 from materializer.adapters.cli.render.new import LookResult, MeasuresResult, NewResult, ProposedResult
@@ -30,6 +32,7 @@ from materializer.adapters.cli.render.repair import RepairResult
 from materializer.adapters.cli.render.result import Result
 from materializer.adapters.cli.render.show import ChangesResult, FreshCost, ShowResult
 from materializer.adapters.cli.render.status import StatusResult
+from materializer.adapters.cli.render.testing import TestsResult
 from materializer.adapters.cli.render.verify import VerifyResult
 from materializer.core.engines.guides import GUIDES
 from materializer.core.language import new_text
@@ -61,7 +64,7 @@ from materializer.core.time.grid import build
 from materializer.core.time.instants import parse
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.demo.prepare import PreparedDemo
-from materializer.errors import Problem
+from materializer.errors import Problem, UsageError
 from materializer.errors.explained import all_codes
 from materializer.journal.events import Captured
 from materializer.journal.snapshot import Manifest
@@ -71,6 +74,7 @@ from materializer.services.definitions.coverage import Lack
 from materializer.services.definitions.sources import MissingFeed
 from materializer.services.definitions.starting import NewDefinition
 from materializer.services.definitions.waiting import WaitingCheck, WaitingVersion
+from materializer.services.delivery.export import ExportReport
 from materializer.services.maintenance.expire import Expiry, Thaw
 from materializer.services.maintenance.maintain import MaintainReport, TableDone, TablePlan
 from materializer.services.observe.source_deletes import OtherReader
@@ -84,10 +88,13 @@ from materializer.services.repair.backup import BackupReport, Outlived, RestoreR
 from materializer.services.repair.plan import Mending, Table
 from materializer.services.report.chain import Ancestor
 from materializer.services.report.freshness import Freshness
+from materializer.services.report.snippets import Snippet
 from materializer.services.report.source_lateness import SourceLateness
 from materializer.services.report.status import PastClock, Status
 from materializer.services.report.tables import DoctorFinding
 from materializer.services.schedule.policies import PolicyState
+from materializer.services.testing.compare import RowDifference
+from materializer.services.testing.run import TestOutcome
 from materializer.services.versions.build import BuildReport
 from materializer.services.versions.progress import NextVersion, PreviousVersion
 from materializer.services.versions.proposal import ChangedReader, ChangePrice, DefinitionsPlan, PlannedChange
@@ -443,6 +450,12 @@ RESULTS: dict[str, Result] = {
         ),
         FreshCost(341, "merge", 2, Estimate(1_200, 45_000, 3), 0.125, ReadCost(236, 4, 0.618)),
     ),
+    "show --how": HowResult(
+        "flights_hourly", (Snippet("DuckDB", "sql", "INSTALL delta;\nSELECT 1;", "fetches the extension `delta`"),)
+    ),
+    "export": ExportResult(
+        ExportReport("flights_hourly", "/exports/flights.parquet", "parquet", 12, 6_936, 210_000, 0.25)
+    ),
     "changes": ChangesResult(
         "flights_hourly",
         ("bucket", "origin", "flights", "_change", "_reason", "_refresh", "_source_version", "_published_at"),
@@ -454,6 +467,27 @@ RESULTS: dict[str, Result] = {
     ),
     "verify": VerifyResult(VERIFIED, TS),
     "check": CheckResult(CHECKED, TS),
+    "test": TestsResult(
+        (
+            TestOutcome("a_day", "flights_hourly", "tests/flights.yml", 3, ("origin",), 2, 2, (), "local", 0.002),
+            TestOutcome(
+                "an_hour",
+                "flights_hourly",
+                "tests/flights.yml",
+                14,
+                ("bucket", "flights"),
+                1,
+                1,
+                (
+                    RowDifference("expected", (datetime(2013, 12, 1, 3, tzinfo=UTC), 12)),
+                    RowDifference("got", (datetime(2013, 12, 1, 3, tzinfo=UTC), 11)),
+                ),
+                "spark",
+                1.25,
+            ),
+            TestOutcome("a_year", "flights_hourly", "tests/flights.yml", 30, error=UsageError("no", hint="yes")),
+        )
+    ),
     "maintain": MaintainResult(MAINTAIN),
     "invalidate": InvalidateResult("flights_hourly", TS, Span(day(1), day(2)), "repaired by hand"),
     "expire": ExpireResult(EXPIRY),

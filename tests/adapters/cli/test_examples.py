@@ -69,6 +69,13 @@ def changed(measure: str) -> Callable[[], None]:
     return change
 
 
+def write_test() -> None:
+    Path("tests").mkdir()
+    row = "{ts: 2024-03-01, sym: A, size: 3}"
+    test = f"name: one, model: bars_1h, given: [{{input: trades, rows: [{row}]}}], expect: {{rows: [{{sym: A, volume: 3}}]}}"
+    Path("tests", "bars.yml").write_text(f"unit_tests: [{{{test}}}]", encoding="utf-8")
+
+
 def begin() -> None:
     Path("expectations").mkdir()
     Path("expectations", "bars.json").write_text(json.dumps(SUITE), encoding="utf-8")
@@ -110,6 +117,9 @@ STORY: Final = (
     Step("materializer status bars_1h --json"),
     Step("materializer history bars_1h --limit 5", before=lambda: main(["refresh", "bars_1h"])),
     Step("materializer show bars_1h --limit 5"),
+    Step("materializer show bars_1h --how"),
+    Step("materializer export bars_1h --to bars.parquet"),
+    Step("materializer export bars_1h --to march.csv --start 2024-03-01 --end 2024-04-01 --force"),
     Step("materializer changes bars_1h --after 1 --reason late"),
     Step("materializer verify bars_1h --start 2024-03-01"),
     Step("materializer verify --all"),
@@ -136,6 +146,8 @@ STORY: Final = (
     Step("materializer abandon bars_1h", before=changed("max(size)")),
     Step("materializer build bars_1h --no-switch", before=changed("min(size)")),
     Step("materializer switch bars_1h"),
+    Step("materializer test", before=write_test),
+    Step("materializer test bars_1h --definitions sql/bars.sql --executor auto"),
     Step("materializer build bars_1h --max-runs 2", before=changed("sum(size) + 1")),
     Step("materializer rollback bars_1h"),
     Step("materializer drop bars_1h --yes"),

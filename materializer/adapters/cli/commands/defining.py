@@ -9,10 +9,22 @@ import typer
 
 from materializer.adapters.cli.call import CommandCall, command
 from materializer.adapters.cli.commands.versions import build_one
-from materializer.adapters.cli.options import BuildNow, Cascade, DryRun, Name, Paths, PublishAnyway, Yes
+from materializer.adapters.cli.options import (
+    BuildNow,
+    Cascade,
+    DryRun,
+    Name,
+    Paths,
+    PublishAnyway,
+    TestedDefinitions,
+    TestExecutor,
+    Tests,
+    Yes,
+)
 from materializer.adapters.cli.render.apply import ApplyResult
 from materializer.adapters.cli.render.drop import DropResult
-from materializer.errors import UsageError
+from materializer.adapters.cli.render.testing import TestsResult
+from materializer.errors import TestFailedError, UsageError
 
 if TYPE_CHECKING:
     from materializer.services.versions.build import BuildReport
@@ -22,8 +34,9 @@ PANEL = "Define"
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module to *app*."""
-    for body in (apply, drop):
-        command(app, panel=PANEL)(body)
+    command(app, panel=PANEL)(apply)
+    command(app, panel=PANEL, name="test")(run_tests)
+    command(app, panel=PANEL)(drop)
 
 
 def apply(
@@ -46,6 +59,23 @@ def apply(
 
 def _build(call: CommandCall, name: str, publish_anyway: str, done: list[BuildReport]) -> None:
     done.append(build_one(call, name, publish_anyway=publish_anyway))
+
+
+def run_tests(
+    call: CommandCall, which: Tests = None, *, definitions: TestedDefinitions = None, executor: TestExecutor = "local"
+) -> None:
+    """Test definitions with the rows of files, in this process; exits 1 when one gives other rows than are expected."""
+    outcomes = call.lake.test(*(which or ()), definitions=definitions or (), executor=executor)
+    call.show(TestsResult(tuple(outcomes)))
+    for outcome in outcomes:
+        if outcome.error is not None:
+            call.fail(outcome.error)
+    if failed := [o.name for o in outcomes if o.differences]:
+        what = (
+            f"{failed[0]}: the rows differ" if len(failed) == 1 else f"{len(failed)} tests failed: {', '.join(failed)}"
+        )
+        hint = "mend the definition, or what the test expects, and run the tests again"
+        call.fail(TestFailedError(what, hint=hint))
 
 
 def drop(call: CommandCall, name: Name, *, cascade: Cascade = False, yes: Yes = False) -> None:

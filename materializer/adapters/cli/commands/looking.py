@@ -1,4 +1,4 @@
-"""``status``, ``history``, ``show``, ``changes``, ``verify`` and ``doctor``: reading, never writing."""
+"""``status``, ``history``, ``show``, ``export``, ``changes``, ``verify`` and ``doctor``: reading the lake, never writing into it."""
 
 from __future__ import annotations
 
@@ -10,19 +10,25 @@ from materializer.adapters.cli.options import (
     All,
     Docs,
     End,
+    ExportFile,
+    ExportForm,
     Fresh,
+    How,
     Limit,
     MaybeName,
     Name,
     NameOrAll,
     Now,
+    Overwrite,
     Start,
     SuiteFile,
     WhyChanged,
 )
 from materializer.adapters.cli.render.check import CheckResult
 from materializer.adapters.cli.render.doctor import DoctorResult
+from materializer.adapters.cli.render.export import ExportResult
 from materializer.adapters.cli.render.history import HistoryResult
+from materializer.adapters.cli.render.how import HowResult
 from materializer.adapters.cli.render.show import ChangesResult, FreshCost, ShowResult
 from materializer.adapters.cli.render.status import StatusResult
 from materializer.adapters.cli.render.verify import VerifyResult
@@ -33,7 +39,7 @@ PANEL = "Look"
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module to *app*."""
-    for body in (status, history, show, changes, verify, check, doctor):
+    for body in (status, history, show, export, changes, verify, check, doctor):
         command(app, panel=PANEL)(body)
 
 
@@ -53,14 +59,38 @@ def history(call: CommandCall, name: Name, *, limit: Limit = 20) -> None:
 
 
 def show(
-    call: CommandCall, name: Name, *, limit: Limit = 20, start: Start = None, end: End = None, fresh: Fresh = False
+    call: CommandCall,
+    name: Name,
+    *,
+    limit: Limit = 20,
+    start: Start = None,
+    end: End = None,
+    fresh: Fresh = False,
+    how: How = False,
 ) -> None:
-    """Print rows of an aggregate, newest bucket first."""
+    """Print rows of an aggregate, newest bucket first, or how other programs read them."""
+    if how:
+        call.show(HowResult(name, call.lake.how_to_read(name)))
+        return
     if fresh:
         call.show(_fresh(call, name, limit, start, end))
         return
     columns, rows = call.lake.show(name, limit=limit, start=start, end=end)
     call.show(ShowResult(name, tuple(columns), tuple(rows)))
+
+
+def export(
+    call: CommandCall,
+    name: Name,
+    *,
+    to: ExportFile,
+    form: ExportForm = None,
+    start: Start = None,
+    end: End = None,
+    force: Overwrite = False,
+) -> None:
+    """Write published rows into a file: Parquet, CSV or Arrow."""
+    call.show(ExportResult(call.lake.export(name, to, format=form, start=start, end=end, overwrite=force)))
 
 
 def changes(

@@ -1,0 +1,28 @@
+"""``export``: the file that was written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from materializer.adapters.cli.render.result import Result
+from materializer.adapters.cli.words import count, duration, size, wrapped
+
+if TYPE_CHECKING:
+    from materializer.services.delivery.export import ExportReport
+
+
+@dataclass(frozen=True, slots=True)
+class ExportResult(Result):
+    """What ``export`` wrote."""
+
+    report: ExportReport
+
+    def form(self) -> dict[str, Any]:
+        return asdict(self.report)
+
+    def lines(self, width: int) -> Iterator[str]:
+        r = self.report
+        what = f"{count(r.rows, 'row')} of version {r.version} in {r.file}, {size(r.bytes)}, {duration(r.seconds)}"
+        yield from wrapped(what, f"{r.name}: ", width=width)

@@ -1,0 +1,73 @@
+"""The types of a definition, as Spark would find them, from the local forms of its expressions: no JVM is asked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from materializer.core.aggregates.decompose import decompose
+from materializer.core.aggregates.registry import find
+from materializer.core.aggregates.rollup import calls_of
+from materializer.core.compiled.definition import SLICE, Definition, key_column
+from materializer.core.compiled.texts_as_numbers import texts_as_numbers
+from materializer.core.spec.spec import AggregateSpec, Call, Formula
+from materializer.core.time.grid import Grid, build
+from materializer.errors import DefinitionError
+from materializer.local.expressions import Scope, compiled
+from materializer.local.kinds import Kind, NotLocal, bugs_left_to_spark, kind_of
+
+
+def described(spec: AggregateSpec) -> Definition:
+    """Return a definition with all its types.
+
+    Args:
+        spec: The definition, resolved against its source.
+
+    Raises:
+        NotLocal: If a part of it has no local form; the message names the part.
+        DefinitionError: If a call takes texts for numbers, or cannot be decomposed.
+    """
+    if spec.is_engine:
+        raise NotLocal(f"the engine {spec.engine}")
+    if spec.rolls_up is not None:
+        raise NotLocal("a roll-up, which merges partials and reads no rows")
+    if foreign := [call.function for call in calls_of(spec) if find(call.function) is None]:
+        raise NotLocal(f"the Python aggregate {foreign[0]}")
+    if spec.time_type is None:
+        msg = f"the definition of {spec.name} was not resolved"
+        raise ValueError(msg)
+    grid = build(spec.grid, spec.time_type, spec.resolution)
+    with bugs_left_to_spark():
+        return _described(spec, grid, Kind(spec.time_type.value))
+
+
+def _described(spec: AggregateSpec, grid: Grid, time: Kind) -> Definition:
+    columns = {name: kind_of(kind) for name, kind in spec.read_types}
+    raw, rows = Scope(columns), Scope(columns, are_rows=True)
+    keys = {key.name: compiled(key.sql, raw).kind for key in spec.keys}
+    measures = tuple(replace(m, formula=_with_types(m.formula, raw)) for m in spec.measures)
+    having = _with_types(spec.having, raw) if spec.having else None
+    spec = replace(spec, measures=measures, having=having)
+    if problems := [*texts_as_numbers(spec)]:
+        raise DefinitionError(problems)
+    layout = decompose(spec)
+    partials = {SLICE: time} | {key_column(name): kind for name, kind in keys.items()}
+    partials |= {p.name: compiled(p.build, rows).kind for p in layout.partials}
+    named = keys | dict.fromkeys(spec.edges, time)
+    taken = {name.lower() for name in partials}
+    final = Scope(partials | {n: k for n, k in named.items() if n.lower() not in taken})
+    outputs = named | {name: compiled(sql, final).kind for name, sql in layout.finals}
+    return Definition(
+        spec,
+        layout,
+        grid,
+        tuple((name, kind.text) for name, kind in partials.items()),
+        tuple((name, outputs[name].text) for name in spec.columns),
+    )
+
+
+def _with_types(formula: Formula, scope: Scope) -> Formula:
+    return replace(formula, calls=tuple(replace(c, types=_types(c, scope)) for c in formula.calls))
+
+
+def _types(call: Call, scope: Scope) -> tuple[str, ...]:
+    return tuple("" if arg == "*" else compiled(arg, scope).kind.text for arg in call.args)
