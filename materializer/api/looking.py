@@ -73,13 +73,14 @@ class Looking(OpenedLake):
         """
         return self._looker.newest_bucket_end(name)
 
-    def doctor(self, name: str | None = None) -> list[DoctorFinding]:
+    def doctor(self, name: str | None = None, *, is_deep: bool = False) -> list[DoctorFinding]:
         """Return problems that may stop the next refresh, each with a remedy.
 
         Args:
             name: The aggregate; None for all, the environment and the journal.
+            is_deep: Whether all files of the sources and of the lake's own tables are read, and compared with what the logs say of them.
         """
         from materializer.services.maintenance.maintain import Maintainer
         from materializer.services.report.doctor import Doctor
 
-        return Doctor(self._lake.root, self.journal, self.config, Maintainer(self._lake)).examine(name)
+        return Doctor(self._lake.root, self.journal, self.config, Maintainer(self._lake)).examine(name, is_deep=is_deep)

@@ -157,8 +157,8 @@ def may_hold(actions: pa.Table, within: Within, folders: Sequence[str]) -> list[
     for name, values in within.items():
         if name in folders:
             continue  # a folder's name is read by rules of its own
-        nulls = _statistic(actions, f"null_count.{name}")
-        low, high = (_statistic(actions, f"{which}.{name}") for which in ("min", "max"))
+        nulls = statistic(actions, f"null_count.{name}")
+        low, high = (statistic(actions, f"{which}.{name}") for which in ("min", "max"))
         known = sorted(v for v in values if v is not None)
         for i, cell in enumerate(zip(nulls, low, high, strict=True)):
             found[i] = found[i] and _may_hold(*cell, known, wants_null=None in values)
@@ -168,12 +168,16 @@ def may_hold(actions: pa.Table, within: Within, folders: Sequence[str]) -> list[
 def _may_hold(nulls: int | None, low: Any, high: Any, known: Sequence[Any], *, wants_null: bool) -> bool:
     if wants_null and nulls != 0:
         return True
-    if isinstance(high, str) and len(high.encode()) >= _TRUNCATED:
-        high = None
+    high = high if has_whole_text(high) else None
     return any((low is None or low <= v) and (high is None or v <= high) for v in known)
 
 
-def _statistic(actions: pa.Table, name: str) -> list[Any]:
+def has_whole_text(value: Any) -> bool:
+    """Return whether a largest value is whole: writers cut texts, and some do not say so."""
+    return not isinstance(value, str) or len(value.encode()) < _TRUNCATED
+
+
+def statistic(actions: pa.Table, name: str) -> list[Any]:
     """Return a statistic of each file in the recorded form; None where it is unknown or not exact."""
     import pyarrow as pa
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -37,6 +37,7 @@ from materializer.lake.reads import ReadTable, fact, table_at
 from materializer.lake.rows import row_count, size_of
 from materializer.lake.span_rows import ReadLimit, rows_of_spans, scan_spans
 from materializer.lake.statistics import TimeColumn
+from materializer.lake.statistics_check import JULIAN
 from materializer.lake.table import DeltaFolder, open_table
 from materializer.lake.types import columns_of
 
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
 
 _Args = ParamSpec("_Args")
 _Read = TypeVar("_Read")
-_JULIAN: Final = frozenset({b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"})
 
 
 def _left_to_spark(
@@ -404,7 +404,7 @@ def _dataset(table: DeltaTable, path: str, wanted: Mapping[str, int]) -> _Files 
 def _has_old_times(footer: pq.FileMetaData) -> bool:
     """Return whether Spark wrote a file's days before 1582 in the Julian calendar, which the library never uses."""
     metadata = footer.metadata or {}
-    if metadata.keys() & _JULIAN:
+    if metadata.keys() & JULIAN:
         return True
     version = metadata.get(b"org.apache.spark.version", b"3").decode(errors="replace")
     return version.split(".")[0] in {"1", "2"}

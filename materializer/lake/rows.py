@@ -51,6 +51,16 @@ def lost_file(path: str) -> str | None:
     return next(places.missing_of(path, map(unquote, names)), None)
 
 
+def folders_elsewhere(path: str) -> list[str]:
+    """Return the folders of those files of the newest version that lie outside of the table, as the files of a shallow clone do."""
+    table = open_table(path)
+    with translated(path, "reading"):
+        names = pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()["path"]
+    is_absolute = pc.match_substring_regex(names, r"^(/|\w[\w+.-]*:/)")
+    found = (places.normalised(unquote(name)) for name in names.filter(is_absolute).to_pylist())
+    return sorted({places.parent(name) for name in found if not name.startswith(f"{places.absolute(path)}/")})
+
+
 def refuse_unfit_files(path: str, version: int) -> None:
     """Refuse a table on a path of which a file is no regular one, or lies outside of it, before Spark waits for it; once for each version.
 

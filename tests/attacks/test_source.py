@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -231,6 +233,59 @@ def test_a_store_that_never_answers_ends(request: pytest.FixtureRequest) -> None
         )
         with pytest.raises(StorageError, match=r"error sending request|timed out|timeout"):
             open_table("s3://box/table")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("maxValues", "1970-01-01T00:00:00.000Z", "'ts' has values above the largest one"),
+        ("minValues", "2999-01-01T00:00:00.000Z", "'ts' has values below the smallest one"),
+        ("nullCount", 3, "'ts' is null in 0 rows, not 3"),
+        ("numRecords", 7_000, "not 7,000"),
+    ],
+)
+@attack(
+    "A source",
+    "statistics of a file lie: fewer or more rows, other ends of its times, rows without a time",
+    "believed by refreshes; `doctor --deep` reads the files and names this one (`doctor.statistics`), and `verify` finds the difference",
+)
+def test_statistics_that_lie_are_found_by_reading(world: World, name: str, value: Any, words: str) -> None:
+    """
+    Rows outside of what the log says of their file are found; a lake without a lie is told to be right.
+    """
+    assert "hold what the log says of them" in world.works("doctor --deep")
+    body = json.loads(added(world))["add"]
+    stats = json.loads(body["stats"])
+    stats[name] = value if name == "numRecords" else (stats.get(name) or {}) | {"ts": value}
+    removed = json.dumps({"remove": {"path": body["path"], "dataChange": True, "deletionTimestamp": 1}})
+    commit(world, removed)
+    commit(world, json.dumps({"add": body | {"stats": json.dumps(stats)}}))
+
+    assert words not in world.run("doctor").text
+    found = world.run("doctor --deep")
+    assert (1, True) == (found.status, words in found.text), found.text
+
+
+@attack(
+    "A source",
+    "its log names files of other folders by whole paths, as that of a shallow clone does",
+    "read, because Delta allows it; `doctor` lists the folders (`doctor.files-elsewhere`)",
+)
+def test_files_elsewhere_are_listed(world: World, tmp_path: Path) -> None:
+    """
+    A folder is named once, however many files lie there.
+    """
+    assert "doctor.files-elsewhere" not in {f.code for f in world.lake.opened.doctor("hourly")}
+    body = json.loads(added(world))["add"]
+    elsewhere = tmp_path / "else where"
+    elsewhere.mkdir()
+    for each in ("a", "b"):
+        shutil.copy(source(world) / body["path"], elsewhere / f"{each}.parquet")
+        commit(world, added(world, path=quote(f"{elsewhere}/{each}.parquet")))
+
+    (found,) = [f for f in world.lake.opened.doctor("hourly") if f.code == "doctor.files-elsewhere"]
+    assert 1 == found.message.count(str(elsewhere))
+    assert "hold what the log says of them" in world.works("doctor --deep")
 
 
 def test_ordinary_depth_passes(world: World) -> None:

@@ -374,17 +374,18 @@ def test_lost_partials_are_made_again(world: World, edit: Callable[[str], None])
 @attack(
     "Partials",
     "bytes in the middle of a file of them are changed, and its size stays",
-    "`refresh` stops with `source.damaged`; its hint moves the table away, and `repair --yes` makes it anew",
+    "`doctor --deep` finds them, and `refresh` stops with `source.damaged`; its hint moves the table away, and `repair --yes` makes it anew",
 )
 def test_the_way_back_from_changed_bytes_is_told(world: World) -> None:
     """
-    No log tells it, so `repair` alone finds nothing wrong.
+    No log tells it, so `repair` alone finds nothing wrong; reading does.
     """
     path = partials(world)
     file = next(Path(path).rglob("*.parquet"))
     content = bytearray(file.read_bytes())
     content[len(content) // 3] ^= 0xFF
     file.write_bytes(content)
+    assert "doctor.unreadable" in {f.code for f in world.lake.opened.doctor("hourly", is_deep=True)}
     world.add([3, 50])
 
     hint = world.fails("refresh hourly", "source.damaged")

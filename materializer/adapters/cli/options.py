@@ -281,6 +281,9 @@ Cascade: TypeAlias = Annotated[
 Fresh: TypeAlias = Annotated[
     bool, Option("--fresh", help="As of the newest source version; computes dirty buckets with Spark.")
 ]
+Deep: TypeAlias = Annotated[
+    bool, Option("--deep", help="Read all files, too, and compare them with what the logs say of them.")
+]
 How: TypeAlias = Annotated[
     bool, Option("--how", help="Print how other programs read the table: DuckDB, Polars, pandas, Spark, Trino.")
 ]

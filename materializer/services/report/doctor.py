@@ -33,6 +33,7 @@ from materializer.services.planning.prices import prices_of
 from materializer.services.repair.diagnose import TableCondition, diagnose
 from materializer.services.repair.lost import lost_in
 from materializer.services.report import tables
+from materializer.services.report.deep import files_elsewhere, look_deep
 from materializer.services.report.status import advice_of
 from materializer.services.report.tables import DoctorFinding
 
@@ -53,8 +54,13 @@ class Doctor:
     config: Config
     maintainer: Maintainer
 
-    def examine(self, name: str | None = None) -> list[DoctorFinding]:
-        """Return findings about the environment and one aggregate, or all."""
+    def examine(self, name: str | None = None, *, is_deep: bool = False) -> list[DoctorFinding]:
+        """Return findings about the environment and one aggregate, or all.
+
+        Args:
+            name: The aggregate; None for all.
+            is_deep: Whether all files are read, and compared with what the logs say of them.
+        """
         findings = list(self._environment())
         try:
             view = self.journal.view()
@@ -82,7 +88,8 @@ class Doctor:
             findings += self._aggregate(state, view.states)
             if (build := view.build_of(state)) is not None:
                 findings += self._build(build, view.states)
-        return [*findings, *self._feeds(states)]
+        findings += [*self._feeds(states), *files_elsewhere(states)]
+        return [*findings, *(look_deep(states, self.root) if is_deep else ())]
 
     def _environment(self) -> Iterator[DoctorFinding]:
         from materializer.spark.runtime import class_data, jars

@@ -8,6 +8,7 @@ from materializer.adapters.cli.call import CommandCall, command
 from materializer.adapters.cli.options import (
     After,
     All,
+    Deep,
     Docs,
     End,
     ExportFile,
@@ -154,9 +155,9 @@ def check(
         call.fail(error)
 
 
-def doctor(call: CommandCall, name: MaybeName = None) -> None:
+def doctor(call: CommandCall, name: MaybeName = None, *, deep: Deep = False) -> None:
     """Print what stands in the way of the next refresh and how to mend it; exits 1 when something does."""
-    call.show(DoctorResult(tuple(call.lake.doctor(name))))
+    call.show(DoctorResult(tuple(call.lake.doctor(name, is_deep=deep))))
 
 
 def _fresh(call: CommandCall, name: str, limit: int, start: str | None, end: str | None) -> ShowResult:
