@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote
 
@@ -48,6 +49,7 @@ _QUERY: Final = re.compile(rf"[?&;]{_WORD}=([^&;\s]+)", re.IGNORECASE)
 _USER: Final = re.compile(r"://([^\s/@]*):([^\s/]*)@")
 
 
+@lru_cache(1024)
 def is_secret(name: str) -> bool:
     """Whether an option or a setting of this name holds a secret.
 

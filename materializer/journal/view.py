@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from materializer.errors import LeaseLostError, UnknownAggregateError
-from materializer.journal.state import AggregateState, States, by_name
+from materializer.journal.state import AggregateState, States
 from materializer.journal.unreadable import Broken
 
 
@@ -23,15 +23,24 @@ class View:
     version: int
     all: States
     broken: Mapping[str, Broken] = field(default_factory=dict)
+    states: States = field(init=False, repr=False, compare=False)
+    """The aggregates by id, without builds."""
+    _builds: Mapping[str, AggregateState] = field(init=False, repr=False, compare=False)
+    _named: Mapping[str, AggregateState] = field(init=False, repr=False, compare=False)
 
-    @property
-    def states(self) -> States:
-        """The aggregates by id, without builds."""
-        return {key: state for key, state in self.all.items() if not state.builds}
+    def __post_init__(self) -> None:
+        states = {key: state for key, state in self.all.items() if not state.builds}
+        object.__setattr__(self, "states", states)
+        object.__setattr__(self, "_builds", {s.builds: s for s in self.all.values() if s.builds})
+        object.__setattr__(self, "_named", {s.name.lower(): s for s in states.values()})
+
+    def find(self, name: str) -> AggregateState | None:
+        """Return the aggregate called *name*, in letters of any case, or None."""
+        return self._named.get(name.lower())
 
     def build_of(self, state: AggregateState) -> AggregateState | None:
         """Return the build beside an aggregate, or None."""
-        return next((s for s in self.all.values() if s.builds == state.id), None)
+        return self._builds.get(state.id)
 
     def has_basis_of(self, other: View, name: str) -> bool:
         """Whether what was planned for an aggregate from another view is right for this one; see :attr:`AggregateState.basis`."""
@@ -64,7 +73,7 @@ class View:
             UnknownAggregateError: If neither exists.
             JournalError: If it has an unreadable event, or may be a broken aggregate whose name cannot be read.
         """
-        state = by_name(self.states, name) or self.all.get(name)
+        state = self.find(name) or self.all.get(name)
         if state is None:
             self.refuse_broken(name)
             if nameless := next((b for b in self.broken.values() if not b.name), None):

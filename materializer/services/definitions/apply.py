@@ -33,7 +33,7 @@ from materializer.errors import (
 )
 from materializer.journal.events import Defined, Described, Event, SourceIdentity
 from materializer.journal.journal import Journal
-from materializer.journal.state import AggregateState, by_name
+from materializer.journal.state import AggregateState
 from materializer.journal.view import View
 from materializer.lake import places
 from materializer.lake.failures import translated
@@ -208,7 +208,7 @@ class Definitions:
 
     def _prepare(self, spec: AggregateSpec, batch: Batch) -> CheckedDefinition:
         view = batch.view
-        existing = by_name(view.states, spec.name)
+        existing = view.find(spec.name)
         if existing is None:
             view.refuse_broken(spec.name)
         build = None if existing is None else view.build_of(existing)
@@ -377,7 +377,7 @@ class Definitions:
     def _make_known(self, prepared: CheckedDefinition, defined: Defined, aggregate_id: str) -> None:
         def decide(view: View) -> list[tuple[str, Event]]:
             prepared.refuse_orphan(view)
-            if by_name(view.states, defined.name) is not None:
+            if view.find(defined.name) is not None:
                 message = f"{defined.name}: an aggregate of that name was created a moment ago by another process"
                 raise DefinitionError([Problem("definition.name-taken", message, "")])
             return [(aggregate_id, defined)]

@@ -12,7 +12,7 @@ from typing import Any
 from materializer.core.spec.spec import AggregateSpec
 from materializer.errors import Problem
 from materializer.journal.events import SourceIdentity
-from materializer.journal.state import AggregateState, by_name
+from materializer.journal.state import AggregateState
 from materializer.journal.view import View
 from materializer.lake import places
 from materializer.lake.features import TableFeatures
@@ -89,7 +89,7 @@ class Batch:
             )
             if named is not None and not is_folder:
                 return named
-            if named is None and by_name(self.view.states, spec.source) is not None:
+            if named is None and self.view.find(spec.source) is not None:
                 return None
         given = self._sources.get(spec.source, spec.source)
         paths = {places.resolved(places.inside(self._root, given)), places.resolved(given)}
@@ -122,9 +122,9 @@ class Batch:
         if spec is not None and (parent := self.parent(spec)) is not None:
             return parent.name
         if spec is not None:
-            state = None if spec.source in self._sources else by_name(self.view.states, spec.source)
+            state = None if spec.source in self._sources else self.view.find(spec.source)
             return None if state is None else state.name
-        state = by_name(self.view.states, name)
+        state = self.view.find(name)
         found = None if state is None else lineage.parent_of(state.source.path, self._root, self.view.states)
         return None if found is None else found.name
 
@@ -134,7 +134,7 @@ class Batch:
             message = f"{spec.name}: it would read '{names[1]}', which reads it: {' reads '.join(names)}"
             return [Problem("definition.cycle", message, "name another source in one of them", about=names[1])]
         parent = self.parent(spec)
-        if parent is None or parent.name.lower() not in self._refused or by_name(self.view.states, parent.name):
+        if parent is None or parent.name.lower() not in self._refused or self.view.find(parent.name):
             return []
         message = f"{spec.name}: it reads '{parent.name}', whose definition has problems of its own"
         return [Problem("definition.source-refused", message, f"mend '{parent.name}' first", about=parent.name)]
@@ -148,7 +148,7 @@ class Batch:
     def accept(self, spec: AggregateSpec, source: SourceIdentity, schemas: Mapping[str, Any]) -> None:
         """Note that *spec*, resolved, has none."""
         self._checked[spec.name.lower()] = spec
-        if by_name(self.view.states, spec.name) is None:
+        if self.view.find(spec.name) is None:
             self.states[f"new {spec.name}"] = AggregateState(
                 f"new {spec.name}", spec.name, spec.as_json(), "", source, schemas, {}, 0
             )
@@ -182,7 +182,7 @@ class Batch:
     def _forms(self, name: str) -> list[Form]:
         """Return the definitions of an aggregate that are in force once this batch is applied, but for one not checked yet."""
         checked = self._checked.get(name.lower())
-        state = by_name(self.view.states, name)
+        state = self.view.find(name)
         forms = [] if checked is None else [Form(checked, "")]
         if state is None:
             return forms

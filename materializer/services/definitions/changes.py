@@ -8,7 +8,7 @@ from typing import Any
 from materializer.core.spec.spec import AggregateSpec
 from materializer.errors import RetryableError
 from materializer.journal.events import SourceIdentity
-from materializer.journal.state import AggregateState, by_name
+from materializer.journal.state import AggregateState
 from materializer.journal.view import View
 from materializer.services.definitions.sources import MissingFeed
 from materializer.services.definitions.waiting import WaitingCheck
@@ -102,6 +102,6 @@ class CheckedDefinition:
 
     def refuse_orphan(self, view: View) -> None:
         """Raise RetryableError when the aggregate that it reads was dropped since it was checked."""
-        if self.reads and by_name(view.states, self.reads) is None:
+        if self.reads and view.find(self.reads) is None:
             msg = f"'{self.reads}', which '{self.spec.name}' reads, was dropped a moment ago"
             raise RetryableError(msg, hint="look with 'materializer status' what there is to read")

@@ -19,7 +19,6 @@ from materializer.core.refresh.lateness import Lateness
 from materializer.errors import NotADeltaTableError, UsageError
 from materializer.journal.events import SourceIdentity
 from materializer.journal.journal import Journal
-from materializer.journal.state import by_name
 from materializer.journal.view import View
 from materializer.lake import places
 from materializer.lake.failures import translated
@@ -125,7 +124,7 @@ class Starter:
             tuple(measures),
             _policy(choice, bucket, late) if wishes.has_policy else (),
         )
-        if by_name(view.states, answers.name) is not None:
+        if view.find(answers.name) is not None:
             raise UsageError(
                 f"there is an aggregate '{answers.name}' already",
                 hint="choose another name, or change its definition and apply it again",
@@ -180,7 +179,7 @@ class Starter:
 
     def _as_written(self, source: str, path: str, view: View) -> str:
         """Return how a definition names a source so that it is found from every working directory."""
-        is_named = source in self.config.sources or by_name(view.states, source) is not None
+        is_named = source in self.config.sources or view.find(source) is not None
         if is_named or places.resolved(places.inside(self.root, source)) == path or not places.exists(path):
             return source
         is_of_catalog = "/" not in source and not places.exists(places.normalised(source))
@@ -214,7 +213,7 @@ class Starter:
     def _free_name(self, name: str, view: View) -> str:
         wanted = name
         for number in range(2, 1_000):
-            if by_name(view.states, wanted) is None and not places.exists(output_path(self.root, wanted)):
+            if view.find(wanted) is None and not places.exists(output_path(self.root, wanted)):
                 break
             wanted = f"{name}_{number}"
         return wanted

@@ -10,7 +10,7 @@ from materializer.core.compiled.definition import SLICE, key_column
 from materializer.core.spec.spec import AggregateSpec
 from materializer.errors import NOTHING, MaterializerError
 from materializer.journal.journal import Journal
-from materializer.journal.state import AggregateState, by_name
+from materializer.journal.state import AggregateState
 from materializer.journal.view import View
 from materializer.lake import places
 from materializer.lake.failures import translated
@@ -67,7 +67,7 @@ def dropping(root: str, state: AggregateState, journal: Journal) -> Iterator[Non
 
 def was_dropped(root: str, name: str, view: View) -> bool:
     """Whether the folder of this name was left by a drop that died after the journal had forgotten the aggregate."""
-    if by_name(view.states, name) is not None or view.broken_named(name) is not None or name not in places.names(root):
+    if view.find(name) is not None or view.broken_named(name) is not None or name not in places.names(root):
         return False
     try:
         aggregate_id = places.read(f"{root}/{name}/{_MARK}").decode()

@@ -74,6 +74,7 @@ class Chains:
     root: str
     states: States
     _seen: dict[str, Seen] = field(default_factory=dict)
+    _changes: dict[tuple[str, int, int], bool] = field(default_factory=dict)
     _named: dict[str, AggregateState] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -98,6 +99,13 @@ class Chains:
         stale = [seen for seen in self.above(state) if seen.word != FRESH]
         return Ancestor(stale[-1].state.name, stale[-1].word) if stale else None
 
+    def _has_change(self, path: str, after: int, upto: int) -> bool:
+        """Return whether rows of a source changed; of many aggregates over one source its log is read once."""
+        key = path, after, upto
+        if key not in self._changes:
+            self._changes[key] = has_change(*key)
+        return self._changes[key]
+
     def _look(self, state: AggregateState) -> Seen:
         newest, problem = None, ""
         try:
@@ -112,6 +120,10 @@ class Chains:
         except MaterializerError as exc:
             problem = exc.message
         changed = newest
-        if newest is not None and newest > state.cursor and not has_change(state.source.path, state.cursor, newest):
+        if (
+            newest is not None
+            and newest > state.cursor
+            and not self._has_change(state.source.path, state.cursor, newest)
+        ):
             changed = state.cursor  # the newer commits only rewrote files
         return Seen(state, newest, changed, problem)
