@@ -15,7 +15,6 @@ from materializer.journal.view import View
 from materializer.lake import places
 from materializer.lake.failures import translated
 from materializer.lake.table import DeltaFolder
-from materializer.lake.write.commit import create_table
 from materializer.services.aggregate import refuse_links
 
 _MARK: Final = "_dropped"
@@ -38,6 +37,8 @@ def create_tables(
     paths: Mapping[str, str], spec: AggregateSpec, schemas: Mapping[str, Any], aggregate_id: str
 ) -> dict[str, str]:
     """Create the empty partials and output of an aggregate, or of a build, and return their Delta table ids."""
+    from materializer.lake.write.commit import create_table  # noqa: PLC0415 - Arrow, which nothing that only looks needs
+
     names = {"partials": (f"{spec.name}_partials", ""), "output": (spec.name, spec.comment)}
     for which, (name, comment) in names.items():
         description = f"materializer {which} {aggregate_id}" + (f": {comment}" if comment else "")

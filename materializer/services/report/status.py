@@ -22,7 +22,6 @@ from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState, Ended
 from materializer.journal.view import View
 from materializer.lake.extent import files
-from materializer.lake.rows import newest_rows, row_count
 from materializer.lake.statistics import unit
 from materializer.lake.table import DeltaFolder, one_look
 from materializer.services import html
@@ -267,7 +266,7 @@ class Looker:
         with suppress(MaterializerError):  # its source may be another table, which is gone
             beside = next_version(state, view.build_of(state), self.root)
         try:
-            rows = row_count(aggregate.paths["output"])
+            rows = DeltaFolder.at(aggregate.paths["output"]).rows()
         except MaterializerError as exc:
             problem = problem or exc.message
         dirty, above = dirty_below_newest(state), chains.waits_for(state)
@@ -324,6 +323,8 @@ class Looker:
         self, name: str, *, limit: int = 20, start: int | None = None, end: int | None = None
     ) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Return column names and some published rows, newest bucket first, without a JVM."""
+        from materializer.lake.rows import newest_rows  # noqa: PLC0415 - Arrow, which a history does not need
+
         aggregate = Aggregate.of(self.journal.view().named(name), self.root)
         return newest_rows(
             aggregate.paths["output"], aggregate.slice_column("output"), limit=limit, start=start, end=end

@@ -68,3 +68,13 @@ def test_a_refresh_of_a_late_row_loads_no_spark(lake: Lake) -> None:
     assert "without Spark" in text
     assert "duckdb" in modules
     assert set() == (SPARK | {"pydantic", "rich", "obstore"}) & modules
+
+
+def test_a_history_loads_no_table(lake: Lake) -> None:
+    """
+    It is in the journal: nothing that computes, reads rows or writes tables is loaded.
+    """
+    text, modules = loaded(lake, "history", "hourly")
+
+    assert "refresh" in text
+    assert set() == (SPARK | {"numpy", "pyarrow", "pandas", "duckdb", "obstore"}) & modules
