@@ -63,7 +63,7 @@ CRONTABS: Final = ("docs/maintenance.md#3", "docs/policies.md#6")
 """Blocks in ``text`` that are lines of a crontab."""
 ELSEWHERE: Final[Mapping[str, str]] = {
     "docs/maintenance.md#4": "tests/adapters/airflow/test_pages.py",
-    "docs/airflow.md#8": "tests/adapters/airflow/test_pages.py",
+    "docs/airflow.md#11": "tests/adapters/airflow/test_pages.py",
     "docs/report.md#1": "tests/adapters/page/test_server.py",
     **{f"docs/pipelines.md#{n}": "tests/system/clusters/test_pipelines.py" for n in range(1, 6)},
     **{f"docs/dbt.md#{n}": "tests/adapters/dbt/test_runs.py" for n in range(2, 8)},
