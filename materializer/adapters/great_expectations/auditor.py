@@ -92,7 +92,8 @@ def render(frame: DataFrame, suite: Suite, folder: Path) -> Path:
     """
     gx = _library()
     folder.mkdir(parents=True, exist_ok=True)
-    with _batch(frame, folder) as batch:
+    # as in _built
+    with _batch(frame, folder) as batch, warnings.catch_warnings(action="ignore", category=DeprecationWarning):
         context = batch.datasource.data_context
         from materializer.adapters.great_expectations.data_docs import (  # noqa: PLC0415 - it imports the library
             escaped_site,
