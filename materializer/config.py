@@ -244,7 +244,11 @@ class Config:
 
 
 def read(
-    file: str | Path | None = None, *, environ: Mapping[str, str] | None = None, directory: Path | None = None
+    file: str | Path | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    directory: Path | None = None,
+    env: str | None = None,
 ) -> Config:
     """Return the settings in force.
 
@@ -254,19 +258,22 @@ def read(
         environ: Environment to read; by default that of the process.
         directory: Folder of `materializer.toml`, to which relative paths in the environment are relative; by default the
             working directory.
+        env: The environment of the file whose tables `[env.NAME]` override its settings; by default the one that
+            `MATERIALIZER_ENV` names, else none.
 
     Raises:
-        ConfigError: With all problems at once: a named file that is missing or no TOML, and every unknown key or invalid
-            value.
+        ConfigError: With all problems at once: a named file that is missing or no TOML, every unknown key or invalid value,
+            and an environment that the file does not have.
     """
-    env = os.environ if environ is None else environ
+    given = os.environ if environ is None else environ
     here = Path.cwd() if directory is None else directory
-    path = _file(file, env, here)
+    path = _file(file, given, here)
     problems: list[str] = []
-    found: dict[str, Any] = {}
-    if path is not None:
-        found |= _Table(str(path), path.parent, problems).read(_parsed(path))
-    found |= _Table("environment", here, problems).read_environment(env)
+    data = {} if path is None else _parsed(path)
+    tables = data.pop("env", {})
+    found = {} if path is None else _Table(str(path), path.parent, problems).read(data)
+    _override(found, tables, env or given.get(PREFIX + "ENV") or "", path or here / FILE_NAME, problems)
+    found |= _Table("environment", here, problems).read_environment(given)
     problems += _contradictions(found)
     if problems:
         raise ConfigError("\n".join(problems), hint="mend the settings named above", problems=len(problems))
@@ -283,6 +290,18 @@ def read(
         file=path,
         **found,
     )
+
+
+def _override(found: dict[str, Any], tables: Any, name: str, path: Path, problems: list[str]) -> None:
+    """Put the settings of one environment in place of the file's; of tables, name by name. Other environments are checked."""
+    if not isinstance(tables, Mapping) or not all(isinstance(table, Mapping) for table in tables.values()):
+        problems.append(f"{path}: 'env' must have a table for each environment, such as [env.dev]")
+        return
+    read = {each: _Table(f"{path} [env.{each}]", path.parent, problems).read(table) for each, table in tables.items()}
+    if name and name not in read:
+        problems.append(f"{path}: there is no [env.{name}]; it has {', '.join(map(repr, sorted(read))) or 'none'}")
+    for key, value in read.get(name, {}).items():
+        found[key] = {**found.get(key, {}), **value} if isinstance(value, dict) else value
 
 
 def _contradictions(found: Mapping[str, Any]) -> list[str]:

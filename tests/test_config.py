@@ -291,3 +291,60 @@ def test_addresses_of_listeners_are_checked_and_not_shown(tmp_path: Path) -> Non
         found = problems(tmp_path, wrong)
         assert len(found) == 1
         assert "hidden" not in found[0]
+
+
+ENVIRONMENTS = """
+lake = "lake"
+run_rows = 5
+[sources]
+trades = "lake/trades"
+rates = "lake/rates"
+[spark]
+memory = "4g"
+[env.dev]
+lake = "dev"
+[env.dev.sources]
+trades = "samples/trades"
+[env.dev.spark]
+memory = "1g"
+[env.prod]
+lake = "s3://company/lake"
+"""
+
+
+def test_an_environment_overrides_settings_by_name(tmp_path: Path) -> None:
+    """
+    By the option or by the variable, of which the option counts; sources one by one, and a variable of a setting before all.
+    """
+    file = tmp_path / config.FILE_NAME
+    file.write_text(ENVIRONMENTS)
+    plain, dev = config.read(file, environ={}), config.read(file, environ={"MATERIALIZER_ENV": "prod"}, env="dev")
+    prod = config.read(file, environ={"MATERIALIZER_ENV": "prod"})
+    named = config.read(file, environ={"MATERIALIZER_ENV": "dev", "MATERIALIZER_LAKE": "s3://mine/lake"})
+
+    assert [str(tmp_path / "lake"), "s3://company/lake"] == [str(plain.lake), prod.lake]
+    assert "s3://mine/lake" == named.lake
+    assert (str(tmp_path / "dev"), 5, "1g", "4g") == (str(dev.lake), dev.run_rows, dev.spark.memory, plain.spark.memory)
+    assert {name: str(tmp_path / "lake" / name) for name in ("trades", "rates")} == plain.sources
+    assert {"trades": str(tmp_path / "samples" / "trades"), "rates": str(tmp_path / "lake" / "rates")} == dev.sources
+
+
+def test_an_environment_that_is_none_is_an_error(tmp_path: Path) -> None:
+    """
+    The error has the names that there are; settings of every environment are checked, whichever is asked for.
+    """
+    file = tmp_path / config.FILE_NAME
+    for text, env, words in (
+        (ENVIRONMENTS, "dve", "there is no [env.dve]; it has 'dev', 'prod'"),
+        ("", "dev", "there is no [env.dev]; it has none"),
+        ("[env]\ndev = 3", None, "'env' must have a table for each environment, such as [env.dev]"),
+        ("[env.dev]\nlaek = 'x'", None, "[env.dev]: unknown key 'laek'; the nearest known one is 'lake'"),
+        ("[env.dev.env.prod]\nlake = 'x'", None, "[env.dev]: unknown key 'env'"),
+    ):
+        file.write_text(text)
+        with pytest.raises(ConfigError) as refused:
+            config.read(file, environ={}, env=env)
+        assert words in str(refused.value)
+    file.unlink()
+    with pytest.raises(ConfigError, match=r"there is no \[env.dev\]"):
+        config.read(environ={}, directory=tmp_path, env="dev")

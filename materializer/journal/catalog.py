@@ -116,7 +116,9 @@ def read(root: str | Path) -> list[Listed] | None:
             return None
         if not all(_kinds(commit_file(journal, version + i)) <= _CHANGES_NO_LIST for i in range(1, len(run))):
             return None
-        return [from_json(Listed, row) for row in stored["rows"]]
+        rows = [from_json(Listed, row) for row in stored["rows"]]
+        if all(type(text) is str for row in rows for text in (row.name, row.source)):
+            return rows
     return None
 
 

@@ -63,7 +63,7 @@ CRONTABS: Final = ("docs/maintenance.md#3", "docs/policies.md#6")
 """Blocks in ``text`` that are lines of a crontab."""
 ELSEWHERE: Final[Mapping[str, str]] = {
     "docs/maintenance.md#4": "tests/adapters/airflow/test_pages.py",
-    "docs/airflow.md#8": "tests/adapters/airflow/test_pages.py",
+    "docs/airflow.md#11": "tests/adapters/airflow/test_pages.py",
     "docs/report.md#1": "tests/adapters/page/test_server.py",
     **{f"docs/pipelines.md#{n}": "tests/system/clusters/test_pipelines.py" for n in range(1, 6)},
     **{f"docs/dbt.md#{n}": "tests/adapters/dbt/test_runs.py" for n in range(2, 8)},
@@ -251,21 +251,12 @@ class Story:
                 exec(compile(ast.Module([statement], []), block.name, "exec"), self.names)
 
     def toml(self, block: Block) -> None:
-        """Read it as the configuration, every key of it."""
+        """Read it as the configuration, every key of it, and of each environment."""
         _write(config.FILE_NAME, block.text)
-        found = config.read(environ={})
-        for key, value in tomllib.loads(block.text).items():
-            told = getattr(found, key)
-            for part, inner in value.items() if isinstance(value, dict) else [("", value)]:
-                read = told if not part else told[part] if isinstance(told, Mapping) else getattr(told, part)
-                if is_dataclass(read):
-                    assert inner == {name: getattr(read, name) for name in inner}, (key, part)
-                    continue
-                read = str(read) if isinstance(read, Path) else read
-                expected = {k: str(v) for k, v in inner.items()} if isinstance(inner, dict) else inner
-                if key in {"lake", "sources"}:
-                    expected = str(Path.cwd() / inner)
-                assert expected == (list(read) if isinstance(read, tuple) else read), (key, part)
+        data = tomllib.loads(block.text)
+        for name, overrides in data.pop("env", {}).items():
+            _expect_settings(config.read(environ={}, env=name), overrides)
+        _expect_settings(config.read(environ={}), data)
         Materializer()
 
     def yaml(self, block: Block) -> None:
@@ -420,6 +411,22 @@ def _daily(story: Story) -> None:
     expected = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "origin"}}
     _write("expectations/departures_daily.json", json.dumps({"name": "daily", "expectations": [expected]}))
     story.names["queue"] = Queue()
+
+
+def _expect_settings(found: config.Config, data: Mapping[str, Any]) -> None:
+    """Expect settings with the values of a parsed file."""
+    for key, value in data.items():
+        told = getattr(found, key)
+        for part, inner in value.items() if isinstance(value, dict) else [("", value)]:
+            read = told if not part else told[part] if isinstance(told, Mapping) else getattr(told, part)
+            if is_dataclass(read):
+                assert inner == {name: getattr(read, name) for name in inner}, (key, part)
+                continue
+            read = str(read) if isinstance(read, Path) else read
+            expected = {k: str(v) for k, v in inner.items()} if isinstance(inner, dict) else inner
+            if key in {"lake", "sources"}:
+                expected = str(Path.cwd() / inner)
+            assert expected == (list(read) if isinstance(read, tuple) else read), (key, part)
 
 
 def _demo(story: Story) -> None:

@@ -77,7 +77,7 @@ def test_a_gate_asks_on_the_way_and_answers_as_a_job_of_its_own(site):
     failed = site.lake.history("hourly")[0].verdict["output"]
 
     assert jobs["plain"] == jobs["hourly"]
-    assert {"suite": "hourly", "passed": 17, "failed": []} == met["output"]
+    assert {"suite": "hourly", "passed": 17, "engines": {"compiled": 17}, "failed": []} == met["output"]
     assert met["output"]["passed"] - 1 == checked["passed"], "only the refresh knows how many rows there were"
     again = summary(site.lake.check("hourly").verdict)
     assert 11 == len(failed["failed"])

@@ -34,6 +34,7 @@ INTERRUPTED = 130
 _SHARED: dict[str, tuple[Any, Any]] = {
     "lake": (options.Lake, None),
     "config": (options.ConfigFile, None),
+    "env": (options.EnvironmentName, None),
     "json": (options.AsJson, False),
     "progress": (options.Progress, False),
     "strict_exit": (options.StrictExit, False),
@@ -49,6 +50,7 @@ class CommandCall:
         *,
         lake: str | None = None,
         config: str | None = None,
+        env: str | None = None,
         is_strict: bool = False,
         opened: Materializer | None = None,
     ) -> None:
@@ -56,6 +58,7 @@ class CommandCall:
         self.status = 0
         self.root = lake
         self._config = config
+        self._env = env
         self._is_strict = is_strict
         self._is_idle: bool | None = None
         self.only_asks = False
@@ -69,7 +72,7 @@ class CommandCall:
         from materializer import config
         from materializer.api import Materializer
 
-        return Materializer(self.root, config=config.read(self._config))
+        return Materializer(self.root, config=config.read(self._config, env=self._env))
 
     def show(self, result: Result) -> None:
         """Show a result; the command ends with its exit status, and as idle when every result is."""
@@ -157,10 +160,17 @@ def command(
 
     def register(body: Callable[..., None]) -> Callable[..., None]:
         def run(
-            *, lake: str | None, config: str | None, json: bool, progress: bool, strict_exit: bool, **own: Any
+            *,
+            lake: str | None,
+            config: str | None,
+            env: str | None,
+            json: bool,
+            progress: bool,
+            strict_exit: bool,
+            **own: Any,
         ) -> int:
             output = JsonOutput(tells_progress=progress) if json else TextOutput()
-            call = CommandCall(output, lake=lake, config=config, is_strict=strict_exit)
+            call = CommandCall(output, lake=lake, config=config, env=env, is_strict=strict_exit)
             return guarded(call, lambda: body(call, **own))
 
         hints = get_type_hints(body, include_extras=True)

@@ -38,6 +38,16 @@ ConfigFile: TypeAlias = Annotated[
         rich_help_panel=_SHARED,
     ),
 ]
+EnvironmentName: TypeAlias = Annotated[
+    str | None,
+    Option(
+        "--env",
+        envvar="MATERIALIZER_ENV",
+        help="Environment of the configuration file, whose settings override the others.",
+        metavar="NAME",
+        rich_help_panel=_SHARED,
+    ),
+]
 AsJson: TypeAlias = Annotated[
     bool,
     Option("--json", envvar="MATERIALIZER_JSON", help="Print one JSON document.", rich_help_panel=_SHARED),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from materializer.api import Materializer
+from materializer.core.spec.spec import NAME
 from materializer.errors import UsageError
 
 OnChange: TypeAlias = Literal["apply", "continue", "fail"]
@@ -45,7 +46,7 @@ class Model:
         """The definition as SQL.
 
         Raises:
-            UsageError: If *on_change* is unknown, or if a property says what dbt says.
+            UsageError: If *on_change* is unknown, if a property says what dbt says, or if *name* is none of an aggregate.
 
         Examples:
             >>> print(Model("bars", "gold.bars", "SELECT 1;").definition)
@@ -56,6 +57,9 @@ class Model:
         if self.on_change not in ON_CHANGE:
             hint = f"write one of {', '.join(ON_CHANGE)}"
             raise UsageError(f"there is no on_configuration_change '{self.on_change}'", hint=hint)
+        if not NAME.match(self.name):
+            hint = "give the model an alias of letters, digits and underscores, a letter first"
+            raise UsageError(f"{self.name!r} can be the name of no aggregate; nothing was written", hint=hint)
         given = {str(name): _value(value) for name, value in (self.properties or {}).items()}
         if TABLE in {name.lower() for name in given}:
             hint = "leave it out: schema and alias of the model name the output"
@@ -87,12 +91,17 @@ def run(lake: Materializer, model: Model) -> ModelResult:
         model: The model.
 
     Raises:
-        UsageError: If the definition changes the data and *on_change* is ``fail``; nothing was written.
+        UsageError: If the model is more than one definition, or the definition changes the data and *on_change* is ``fail``;
+            nothing was written.
         MaterializerError: As apply, build, refresh and backfill.
     """
     text = model.definition
     done = []
-    changed = lake.apply(text, dry_run=True)[0]
+    changed, *others = lake.apply(text, dry_run=True)
+    if others or changed.name != model.name:
+        named = ", ".join(f"'{other.name}'" for other in others or [changed])
+        hint = "write one SELECT in a model, without a semicolon behind it"
+        raise UsageError(f"the model '{model.name}' defines {named} too; nothing was written", hint=hint)
     keeps = changed.kind in _COMPUTED and model.on_change != "apply" and not model.is_full_refresh
     if keeps and model.on_change == "fail":
         lines = "; ".join(changed.differences)

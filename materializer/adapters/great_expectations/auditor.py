@@ -92,10 +92,15 @@ def render(frame: DataFrame, suite: Suite, folder: Path) -> Path:
     """
     gx = _library()
     folder.mkdir(parents=True, exist_ok=True)
-    with _batch(frame, folder) as batch:
+    # as in _built
+    with _batch(frame, folder) as batch, warnings.catch_warnings(action="ignore", category=DeprecationWarning):
         context = batch.datasource.data_context
-        from materializer.adapters.great_expectations.data_docs import escaped_site  # noqa: PLC0415 - it imports the library
+        from materializer.adapters.great_expectations.data_docs import (  # noqa: PLC0415 - it imports the library
+            escaped_site,
+            write_plain_results,
+        )
 
+        write_plain_results(context.validation_results_store)
         for name, site in dict(context.variables.data_docs_sites).items():
             context.update_data_docs_site(name, escaped_site(site))
         built = gx.ExpectationSuite(name=suite.name, expectations=_objects(suite.expectations))
@@ -278,4 +283,6 @@ def _plain(value: Any) -> Any:
         return [_plain(v) for v in value]
     if isinstance(value, date):
         return value.isoformat()
+    if type(value).__module__ == "numpy" and not value.shape:
+        return value.item()
     return value if isinstance(value, (int, float, str, type(None))) else str(value)

@@ -1,4 +1,4 @@
-"""Views of Data Docs that show all data as plain text.
+"""Data Docs: views that show all data as plain text, and results that JSON can hold.
 
 Great Expectations escapes the parameters of its sentences, but not table cells and headers, which contain failing values and
 names of suites and columns. Here every text of a page is escaped before the template gets it. The library finds the
@@ -30,6 +30,22 @@ def escaped_site(site: Mapping[str, Any]) -> dict[str, Any]:
         "site_index_builder": builder,
         "site_section_builders": {name: {"view": page} for name in _SECTIONS},
     }
+
+
+def write_plain_results(store: Any) -> None:
+    """Make a store of validation results write each outcome as a boolean of Python.
+
+    Quantiles of Great Expectations 1.24 are met or not by a boolean of numpy, which its store cannot write. The store
+    changes in this process only: in the project on disk it stays the library's own.
+    """
+    serialize = store.serialize
+
+    def plain(validation: Any) -> Any:
+        for result in validation.results:
+            result.success = bool(result.success)
+        return serialize(validation)
+
+    store.serialize = plain
 
 
 def escaped(part: Any, key: str = "") -> Any:

@@ -8,6 +8,7 @@ the output, for people; no refresh ever reads it.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
@@ -325,10 +326,11 @@ def _built_in(definition: Definition, plan: Plan, source_rows: int | None) -> li
 
 
 def summary(verdict: Verdict) -> dict[str, Any]:
-    """Return a verdict as the journal keeps it: what is met is only counted."""
+    """Return a verdict for the journal: expectations that are met are only counted, and so is who answered."""
     return {
         "suite": verdict.suite,
         "passed": len(verdict.findings) - len(verdict.failed),
+        "engines": {str(engine): n for engine, n in sorted(Counter(f.engine for f in verdict.findings).items())},
         "failed": [f.as_json() for f in verdict.failed],
     }
 

@@ -195,6 +195,7 @@ def test_a_promise_becomes_a_deadline(root):
         assert (reference, timedelta(hours=2)) == (alert.reference.reference_name, alert.interval)
         assert f"{deadlines.__name__}.tell_stale" == alert.callback.path
         assert name == alert.callback.kwargs["aggregate"]
+    assert all(not dag.deadline for dag in dags_of(root, deadline="").values())
 
 
 def test_the_page_has_the_definition_and_the_policies(root):
@@ -283,3 +284,29 @@ def test_policies_take_no_window():
     given = {name: param.resolve() for name, param in form(None).items()}
     with pytest.raises(UsageError, match="no start, end or force"):
         read(given | {"start": "2013-12-01"})
+
+
+def test_unknown_keys_of_a_run_are_refused():
+    """
+    A key that the form does not have, such as the title of a field, is an error that names the keys; no policy runs.
+    """
+    given = {name: param.resolve() for name, param in form(None).items()}
+    with pytest.raises(UsageError, match="a run takes no 'What', 'froce'") as refused:
+        read(given | {"What": "backfill", "froce": True})
+
+    assert f"the keys of its configuration are {', '.join(given)}" == refused.value.hint
+    assert "policies" == read(given | {"openlineage": {"parentRunId": "x"}}).mode  # Airflow's own operator adds it
+
+
+def test_checks_wait_behind_refreshes_or_in_a_pool_of_their_own(tmp_path):
+    """
+    Both need a slot of the pool; a refresh that waits has the higher priority.
+    """
+    text = definition(0).replace("TBLPROPERTIES (", "TBLPROPERTIES ('quality.schedule' = '0 6 * * *', ", 1)
+    (tmp_path / "agg_000.sql").write_text(text)
+    for options, pool in (({}, "materializer"), ({"check_pool": "checks"}, "checks")):
+        dags = dags_of(tmp_path / "lake", definitions=str(tmp_path), **options)
+        refresh, check = dags["agg_000"].task_dict["refresh"], dags["agg_000.check"].task_dict["check"]
+
+        assert ("materializer", pool) == (refresh.pool, check.pool)
+        assert refresh.priority_weight > check.priority_weight

@@ -157,7 +157,7 @@ def test_every_command_and_option_is_on_its_page():
     docs/commands.md names each command with all its options.
     """
     text = page("commands.md")
-    shared = {"--lake", "--config", "--json", "--progress", "--strict-exit", "--help"}
+    shared = {"--lake", "--config", "--env", "--json", "--progress", "--strict-exit", "--help"}
     group: Any = typer.main.get_command(app)
     for name, command in commands_of(group):
         described = re.search(rf"\*\*`{name}\b[^*]*`\*\*(.*?)(?=\n\*\*`|\n## |\Z)", text, flags=re.DOTALL)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from tests.adapters.dbt import environment
 from tests.docs.blocks import blocks
@@ -85,6 +88,28 @@ def test_dbt_knows_the_adapter(tmp_path: Path) -> None:
     assert "materializer" == manifest["metadata"]["adapter_type"]
     assert "macro.dbt_materializer.materialization_continuous_aggregate_materializer" in manifest["macros"]
     assert "continuous_aggregate" == manifest["nodes"]["model.trading.bars_1h"]["config"]["materialized"]
+
+
+@pytest.mark.spark
+def test_the_first_build_of_the_page(tmp_path: Path) -> None:
+    """
+    The project finds the folder of its source by itself; the catalog is empty before.
+    """
+    table = tmp_path / "data" / "trades"
+    rows = pa.table({"ts": [datetime(2024, 1, 1, tzinfo=UTC)], "symbol": ["A"], "size": [1], "price": [5]})
+    write_deltalake(table, rows, configuration={"delta.enableChangeDataFeed": "true"})
+    project = files_of_the_page()["dbt_project.yml"]
+    assert "'/data/trades'" in project
+    _, built, published = done(
+        tmp_path,
+        {"file": "dbt_project.yml", "text": project.replace("'/data/trades'", f"'{table}'")},
+        {"dbt": ["build"]},
+        {"sql": PUBLISHED},
+    )
+
+    assert built["success"], built
+    assert ["success", "OK defined, refreshed, 1 rows read, 1 written"] == built["models"]["bars_1h"]
+    assert [["2024-01-01 00:00:00", "A", "1", "5", "1"]] == published
 
 
 @pytest.mark.spark

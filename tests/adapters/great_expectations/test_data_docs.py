@@ -21,6 +21,11 @@ pytestmark = pytest.mark.quality
 EXPECTATIONS = [
     {"type": "expect_column_values_to_be_between", "kwargs": {"column": "total", "max_value": 10}},
     {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "sym"}},
+    # whose outcome is a boolean of numpy
+    {
+        "type": "expect_column_quantile_values_to_be_between",
+        "kwargs": {"column": "total", "quantile_ranges": {"quantiles": [0.5], "value_ranges": [[0, 60]]}},
+    },
 ]
 
 
@@ -53,7 +58,7 @@ def test_check_writes_pages_that_name_what_failed(
     assert 1 == status, told.err
     [checked] = json.loads(told.out)["checked"]
     asked = {finding["type"]: finding["success"] for finding in checked["findings"]}
-    assert [False, True] == [asked[expectation["type"]] for expectation in EXPECTATIONS]
+    assert [False, True, True] == [asked[expectation["type"]] for expectation in EXPECTATIONS]
     index = Path(checked["docs"])
     assert index.is_relative_to(folder)
     assert "totals of an hour" in index.read_text(encoding="utf-8")

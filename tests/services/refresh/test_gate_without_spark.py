@@ -60,7 +60,7 @@ def totals(lake: LocalLake) -> list[int]:
 
 def test_a_gate_that_is_met(lake: LocalLake) -> None:
     """
-    Built-in checks and expectations of each compiled kind are answered in the process; the journal counts them.
+    Built-in checks and expectations of each compiled kind are answered in the process; the journal counts them, and says who answered.
     """
     gated(lake, *OF_EACH_KIND, checks="true")
     done = lake.opened.refresh("hourly")
@@ -68,7 +68,10 @@ def test_a_gate_that_is_met(lake: LocalLake) -> None:
     assert [6, 7] == totals(lake)
     assert [("local", 0, {})] == [(run.report.executor, run.report.jobs, dict(run.report.extra)) for run in done.runs]
     verdict = lake.opened.history("hourly")[0].verdict
-    assert {"output": {"suite": "hourly", "passed": len(OF_EACH_KIND) + 3, "failed": []}} == verdict
+    answered = len(OF_EACH_KIND) + 3
+    assert {
+        "output": {"suite": "hourly", "passed": answered, "engines": {"compiled": answered}, "failed": []}
+    } == verdict
 
 
 def test_what_fails_is_not_published(lake: LocalLake) -> None:

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from materializer import __version__
 from materializer.core.codec import as_json
-from materializer.core.spec.spec import AggregateSpec
+from materializer.core.spec.spec import NAME, AggregateSpec
 from materializer.errors import DefinitionError, MaterializerError
 from materializer.journal import catalog
 from materializer.journal.catalog import Listed
@@ -157,8 +157,10 @@ def _entry(row: Listed, problem: str = "") -> CatalogEntry:
         return CatalogEntry(row.name, problem=problem)
     try:
         spec = AggregateSpec.from_json(row.spec)
-    except (KeyError, TypeError, ValueError, DefinitionError) as exc:
+    except (KeyError, TypeError, ValueError, AttributeError, DefinitionError) as exc:
         return CatalogEntry(row.name, problem=f"the journal holds a definition that cannot be read: {exc!r}")
+    if not NAME.match(row.name):
+        return CatalogEntry(row.name, problem=f"no aggregate can have the name {row.name!r}")
     return CatalogEntry(row.name, spec, row.source, row.last)
 
 

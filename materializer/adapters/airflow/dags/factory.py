@@ -8,9 +8,11 @@ all other DAGs of the lake.
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +21,6 @@ from airflow.sdk import (
     Asset,
     AssetWatcher,
     AsyncCallback,
-    CronTriggerTimetable,
     DeadlineAlert,
     DeadlineReference,
     get_parsing_context,
@@ -30,19 +31,20 @@ from materializer.adapters.airflow.dags.catalog import CatalogEntry, output_of, 
 from materializer.adapters.airflow.dags.form import form
 from materializer.adapters.airflow.dags.pages import broken_page, page
 from materializer.adapters.airflow.dags.scheduled import BrokenOperator, PoliciesOperator
-from materializer.adapters.airflow.dags.schedules import crons_of, schedule_of
+from materializer.adapters.airflow.dags.schedules import clock_of, crons_of, schedule_of
 from materializer.adapters.airflow.dags.settings import Settings
 from materializer.adapters.airflow.tasks.operators import CheckOperator
 from materializer.adapters.airflow.tasks.triggers import DeltaTableTrigger
 from materializer.core.policy.policies import Policy, policies_of, promise_of
-from materializer.core.spec.spec import AggregateSpec
-from materializer.errors import MaterializerError
+from materializer.core.spec.spec import ID, NAME, AggregateSpec
 from materializer.lake import places
 from materializer.lake.store_settings import configure
 
 TASK: Final = "refresh"
 CHECKS: Final = ".check"
 """Suffix of the id of a DAG that runs checks."""
+REFRESHES_FIRST: Final = 2
+"""Priority of a refresh; a check has Airflow's default of 1, and so waits in the pool behind refreshes that wait too."""
 _LONGEST_WAIT: Final = timedelta(minutes=10)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _DAYS_IN_MONTH: Final = 30
@@ -99,7 +101,7 @@ class _Factory:
             try:
                 self.policies[entry.name] = policies_of(entry.spec) if entry.spec else ()
                 self.problems[entry.name] = entry.problem
-            except (MaterializerError, ValueError) as exc:
+            except Exception as exc:  # noqa: BLE001 - what a journal holds never costs the DAGs of other aggregates
                 self.problems[entry.name] = f"its refresh policies cannot be read: {exc}"
         self.outputs = {output_of(self.root, e.name): e.name for e in entries}
         self.awaited = {
@@ -116,10 +118,13 @@ class _Factory:
             return self._broken(entry, problem)
         if not self.policies[entry.name]:
             return None
+        return self._made(entry, partial(self._dag, entry, entry.spec))
+
+    def _made(self, entry: CatalogEntry, make: Callable[[], DAG], suffix: str = "") -> DAG:
         try:
-            return self._dag(entry, entry.spec)
-        except (MaterializerError, ValueError, TypeError) as exc:
-            return self._broken(entry, f"no DAG can be made of it: {exc}")
+            return make()
+        except Exception as exc:  # noqa: BLE001 - as in the constructor
+            return self._broken(entry, f"no DAG can be made of it: {exc}", suffix)
 
     def _dag(self, entry: CatalogEntry, spec: AggregateSpec) -> DAG:
         settings, policies = self.settings, self.policies[entry.name]
@@ -141,6 +146,7 @@ class _Factory:
                 inlets=[source] if source is not None else [],
                 outlets=[self._output(entry.name)],
                 max_active_tis_per_dag=1,
+                priority_weight=REFRESHES_FIRST,
                 retries=settings.retries,
                 retry_delay=timedelta(seconds=settings.retry_seconds),
                 retry_exponential_backoff=2.0,
@@ -157,11 +163,14 @@ class _Factory:
         schedule = entry.spec.property_map.get("quality.schedule") if entry.spec else None
         if schedule is None or self.problems[entry.name]:
             return None
+        return self._made(entry, partial(self._check, entry, schedule), CHECKS)
+
+    def _check(self, entry: CatalogEntry, schedule: str) -> DAG:
         settings = self.settings
         with DAG(
             settings.prefix + entry.name + CHECKS,
             description=f"Checks what {entry.name} publishes",
-            schedule=CronTriggerTimetable(schedule, timezone="UTC"),
+            schedule=clock_of([schedule]),
             start_date=settings.start,
             catchup=False,
             max_active_runs=1,
@@ -171,14 +180,14 @@ class _Factory:
                 task_id="check",
                 retries=settings.retries,
                 retry_delay=timedelta(seconds=settings.retry_seconds),
-                **self._common(entry),
+                **{**self._common(entry), "pool": settings.check_pool or settings.pool},
             )
         return dag
 
-    def _broken(self, entry: CatalogEntry, problem: str) -> DAG:
+    def _broken(self, entry: CatalogEntry, problem: str, suffix: str = "") -> DAG:
         with DAG(
-            self.settings.prefix + entry.name,
-            dag_display_name=f"{self.settings.prefix}{entry.name} (broken definition)",
+            self.settings.prefix + _plain(entry.name) + suffix,
+            dag_display_name=f"{self.settings.prefix}{_plain(entry.name)}{suffix} (broken definition)",
             description="Its definition cannot be read",
             schedule=None,
             start_date=self.settings.start,
@@ -192,7 +201,7 @@ class _Factory:
         settings = self.settings
         return {
             "lake": self.root,
-            "aggregate": entry.name,
+            "aggregate": _plain(entry.name),  # a template of Airflow, so it must never be one of Jinja
             "interpreter": settings.interpreter,
             "config": settings.config,
             "environment": settings.environment,
@@ -220,7 +229,7 @@ class _Factory:
 
     def _deadline(self, entry: CatalogEntry, spec: AggregateSpec) -> DeadlineAlert | None:
         promise = promise_of(spec)
-        if promise is None or promise.ticks is not None:
+        if promise is None or promise.ticks is not None or not self.settings.deadline:
             return None
         # a run that an asset triggered has no logical date, so a deadline from it would never be due
         is_clocked = all(p.schedule for p in self.policies[entry.name]) and crons_of(self.policies[entry.name])
@@ -235,7 +244,15 @@ class _Factory:
 
 def _ids(settings: Settings, entry: CatalogEntry) -> tuple[str, str]:
     """Return the ids of the DAGs that an aggregate may have: one that refreshes it, and one that checks it."""
-    return settings.prefix + entry.name, settings.prefix + entry.name + CHECKS
+    name = settings.prefix + _plain(entry.name)
+    return name, name + CHECKS
+
+
+def _plain(name: str) -> str:
+    """Return the name of an aggregate; in place of one that no aggregate can have, a name that is neither refused nor a template."""
+    if NAME.match(name) or ID.match(name):
+        return name
+    return f"unnamed-{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()[:12]}"
 
 
 def _uri(path: str) -> str:

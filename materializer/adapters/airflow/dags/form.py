@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, cast
+from dataclasses import dataclass, fields
+from typing import Any, Final, Literal, cast
 
 from airflow.sdk import Param
 
@@ -35,6 +35,11 @@ class Asked:
     order: str = "newest"
     buckets_per_run: int | None = None
     dry_run: bool = False
+
+
+_KEYS: Final = tuple(field.name for field in fields(Asked))
+_LINEAGE: Final = "openlineage"
+"""A key that Airflow's own `TriggerDagRunOperator` adds."""
 
 
 def form(time_type: TimeType | None) -> dict[str, Param]:
@@ -94,8 +99,13 @@ def read(params: Mapping[str, Any]) -> Asked:
     """Return the values of a run's parameters.
 
     Raises:
-        UsageError: If they contradict each other.
+        UsageError: If they contradict each other, or if one is not of the form.
     """
+    if unknown := sorted(set(params) - {*_KEYS, _LINEAGE}):
+        raise UsageError(
+            f"a run takes no {', '.join(map(repr, unknown))}",
+            hint=f"the keys of its configuration are {', '.join(_KEYS)}",
+        )
     asked = Asked(
         mode=cast("Mode", params["mode"]),
         start=_text(params["start"]),

@@ -33,7 +33,7 @@ def page(entry: CatalogEntry, spec: AggregateSpec, policies: Sequence[Policy], s
     promise = spec.property_map.get(MAX_STALENESS)
     parts = [
         "\n".join(map(_text, spec.comment.splitlines())),
-        f"Reads {_code(entry.source or spec.source)}." + (f" At most {promise} stale." if promise else ""),
+        f"Reads {_code(entry.source or spec.source)}." + (f" At most {_text(promise)} stale." if promise else ""),
         "\n".join(f"* {line}" for line in [*map(_policy, policies), *_gate(spec)]),
         _fenced(spec.sql.strip(), "sql")
         if spec.sql

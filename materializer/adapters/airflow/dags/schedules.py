@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -30,16 +30,23 @@ def schedule_of(policies: Iterable[Policy], source: Asset | None) -> Any:
     """
     given = list(policies)
     crons = crons_of(given)
-    for cron in crons:
-        _before(cron, _ONCE)
-    clock = None
-    if len(crons) == 1:
-        clock = CronTriggerTimetable(crons[0], timezone=_CLOCK)
-    elif crons:
-        clock = MultipleCronTriggerTimetable(*crons, timezone=_CLOCK)
+    clock = clock_of(crons) if crons else None
     if source is None or all(p.schedule is not None for p in given):
         return clock
     return [source] if clock is None else AssetOrTimeSchedule(timetable=clock, assets=[source])
+
+
+def clock_of(crons: Sequence[str]) -> Any:
+    """Return the timetable of one or more schedules.
+
+    Raises:
+        ValueError: If a schedule is never due, or is none.
+    """
+    for cron in crons:
+        _before(cron, _ONCE)
+    if len(crons) == 1:
+        return CronTriggerTimetable(crons[0], timezone=_CLOCK)
+    return MultipleCronTriggerTimetable(*crons, timezone=_CLOCK)
 
 
 def crons_of(policies: Iterable[Policy]) -> list[str]:

@@ -27,13 +27,14 @@ class Settings:
         environment: Environment variables of tasks, in addition to those of Airflow.
         prefix: Prefix of the names of DAGs and assets; it separates two lakes.
         pool: Airflow pool that limits how many JVMs run at once.
+        check_pool: Airflow pool of the checks that a schedule starts; None for *pool*.
         owner: Owner of a DAG whose aggregate does not name one.
         tags: Tags of all DAGs.
         start: Start of the schedules, and the earliest date for ``airflow backfill``.
         poll_seconds: Interval between two checks of a watched source.
         retries: Maximum number of retries of a task, if a retry may help.
         retry_seconds: Wait before the first retry; each further wait is twice as long, up to ten minutes.
-        deadline: Dotted path of an awaitable that is called when an aggregate is staler than its promise.
+        deadline: Dotted path of an awaitable that is called when an aggregate is staler than its promise; "" for no deadlines.
         tells_last: Whether the page of a DAG shows the last refresh. Airflow stores a new version of the DAG whenever
             its page changes, so this is for lakes that are refreshed a few times a day.
     """
@@ -45,6 +46,7 @@ class Settings:
     environment: Mapping[str, str] = field(default_factory=dict)
     prefix: str = ""
     pool: str = "materializer"
+    check_pool: str | None = None
     owner: str = "materializer"
     tags: tuple[str, ...] = ("materializer",)
     start: datetime = datetime(2000, 1, 1, tzinfo=UTC)
