@@ -85,9 +85,9 @@ class Status:
         holder: The process that works on it now, as text.
         rows: Rows of the output, when its log has the number.
         last: The last refresh that ended.
-        state: ``fresh``, ``behind`` (also if an aggregate that it reads is not fresh), ``dirty``, ``empty``, ``unfinished`` or
-            ``source-unreadable``.
-        problem: Why the source cannot be read.
+        state: ``fresh``, ``behind`` (also if an aggregate that it reads is not fresh), ``dirty``, ``empty``, ``unfinished``,
+            ``source-unreadable`` or ``output-unreadable``.
+        problem: Why the source or the output cannot be read, and what mends it.
         policies: Its refresh policies, newest window first.
         outside: Dirty spans below the newest row in no policy's window; None without policies, or when *now* is not known.
         freshness: Its staleness, compared with its promise; None without a promise.
@@ -154,10 +154,18 @@ class Status:
     only_spark: tuple[str, ...] | None = None
     waits_for: Ancestor | None = None
 
+    @property
+    def versions(self) -> str:
+        """The captured version of the source, and the newest one where that is another; it is older in a source that was put back."""
+        newest, cursor = self.newest, self.cursor
+        if newest is None or newest == cursor:
+            return f"{cursor:,}"
+        return f"{cursor:,} of {newest:,}" if newest > cursor else f"{cursor:,}, but the newest is {newest:,}"
+
     def _repr_html_(self) -> str:
         """Return the status as HTML, for notebooks."""
         kind, last, fresh = self.time_type, self.last, self.freshness
-        newest = "not readable" if self.newest is None else f"{self.cursor:,} of {self.newest:,}"
+        newest = "not readable" if self.newest is None else self.versions
         return html.facts(
             f"{self.name}: {self.state}",
             [
@@ -193,7 +201,7 @@ class Statuses(list[Status]):
                 s.name,
                 s.state if not s.problem else f"{s.state}: {s.problem}",
                 s.rows,
-                s.cursor if s.newest in {None, s.cursor} else f"{s.cursor:,} of {s.newest:,}",
+                s.versions,
                 len(s.dirty) or None,
                 s.last.at if s.last else "never",
             )
@@ -269,9 +277,10 @@ class Looker:
         try:
             rows = row_count(aggregate.paths["output"])
         except MaterializerError as exc:
-            problem = problem or exc.message
+            lost = f"its output cannot be read: {exc.message}; 'materializer repair {state.name}' makes it again"
+            problem = "; ".join(filter(None, (problem, lost)))
         dirty, above = dirty_below_newest(state), chains.waits_for(state)
-        word = replace(seen, problem=problem).word
+        word = "output-unreadable" if problem != seen.problem and not seen.problem else seen.word
         keys = [e.keys for e in state.computable.entries if e.span.start < max(state.threshold, state.extent_end)]
         known = None if any(k is None for k in keys) else len(frozenset().union(*[k for k in keys if k is not None]))
         grid, clock = aggregate.definition.grid, wall_clock()

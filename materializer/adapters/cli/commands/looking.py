@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import typer
 
 from materializer.adapters.cli.call import CommandCall, command
@@ -72,11 +74,12 @@ def show(
     if how:
         call.show(HowResult(name, call.lake.how_to_read(name)))
         return
+    has_slice = call.lake.has_slice(name)
     if fresh:
-        call.show(_fresh(call, name, limit, start, end))
+        call.show(replace(_fresh(call, name, limit, start, end), has_slice=has_slice))
         return
     columns, rows = call.lake.show(name, limit=limit, start=start, end=end)
-    call.show(ShowResult(name, tuple(columns), tuple(rows)))
+    call.show(ShowResult(name, tuple(columns), tuple(rows), has_slice=has_slice))
 
 
 def export(

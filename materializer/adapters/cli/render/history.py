@@ -58,6 +58,8 @@ def ended_form(e: Ended, kind: TimeType) -> dict[str, Any]:
 
 def ended_text(e: Ended) -> str:
     """Return what a refresh did before it ended."""
+    from materializer.core.refresh.price import shown  # noqa: PLC0415 - a refresh without work shows none
+
     r = e.report
     if e.outcome == "switched":
         return f"version {r.source_version} of another definition, {count(r.commits, 'commit')}, {duration(r.seconds)}"
@@ -66,7 +68,8 @@ def ended_text(e: Ended) -> str:
     read = f"read {count(r.rows_read, 'row')}, wrote {number(r.rows_written)} in {count(r.buckets, 'bucket')}"
     lane = f", written by {'the driver' if r.lane == 'driver' else 'Spark'}" if r.lane else ""
     jobs = "without Spark" if r.executor == "local" else count(r.jobs, "Spark job")
-    guess = f" (predicted {duration(r.predicted)})" if r.predicted else ""
+    predicted = shown(r.predicted, r.unlearned, r.seconds)
+    guess = f" (predicted {duration(predicted)})" if predicted else ""
     return (
         f"version {r.source_version}, {read}, {jobs}, {count(r.commits, 'commit')}, {duration(r.seconds)}{guess}{lane}"
     )

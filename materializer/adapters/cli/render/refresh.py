@@ -170,9 +170,34 @@ def run_text(report: RunReport) -> str:
     return ", ".join(parts)
 
 
-def run_line(at: int, report: RunReport, plan: Plan, runs_left: int, seconds_left: float | None, kind: TimeType) -> str:
-    """Return a line of progress: a run of a backfill."""
-    about = f"/{number(at + runs_left)}" if runs_left else ""
+def run_line(
+    at: int,
+    report: RunReport,
+    plan: Plan,
+    runs_left: int,
+    seconds_left: float | None,
+    kind: TimeType,
+    estimated: int = 0,
+    *,
+    is_first_of_spark: bool = False,
+) -> str:
+    """Return a line of progress: a run of a backfill.
+
+    Args:
+        at: Its number.
+        report: What it did.
+        plan: Its plan.
+        runs_left: Runs after it, as estimated.
+        seconds_left: What these take.
+        kind: Type of the time column.
+        estimated: Runs in all, as the run before it let expect; 0 before the first.
+        is_first_of_spark: Whether Spark computed it, and this process the one before.
+    """
+    runs = at + runs_left
+    about = f"/{number(runs)}" if runs_left or estimated not in {0, runs} else ""
+    if estimated not in {0, runs}:
+        why = "Spark takes more rows in a run" if is_first_of_spark else "the rest was estimated anew"
+        about += f" (not {number(estimated)}: {why})"
     left = f", {duration(seconds_left)} left" if seconds_left is not None and runs_left else ""
     what = f"{count(report.rows_read, 'row')}, {count(report.buckets, 'bucket')}, {duration(report.seconds)}{left}"
     return f"  run {number(at)}{about}: {span(plan.window, kind)}, {what}"

@@ -33,6 +33,7 @@ _STATES = {
     "empty": "nothing has been materialised yet; refresh or backfill it",
     "unfinished": "a refresh has not ended; the next command that writes ends it first",
     "source-unreadable": "the source cannot be read",
+    "output-unreadable": "the output cannot be read",
 }
 
 
@@ -132,10 +133,9 @@ def _waits_text(s: Status, above: Ancestor) -> str:
 
 
 def _row(s: Status) -> tuple[str, ...]:
-    behind = "" if s.newest in {None, s.cursor} else f" of {s.newest}"
     dirty = count(len(s.dirty), "span") if s.dirty else "-"
     rows = "?" if s.rows is None else number(s.rows)
-    return (s.name, s.state, rows, f"{s.cursor}{behind}", dirty, s.last.at if s.last else "never")
+    return (s.name, s.state, rows, s.versions, dirty, s.last.at if s.last else "never")
 
 
 def _pairs(s: Status) -> Iterator[tuple[str, str]]:
