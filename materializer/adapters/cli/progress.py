@@ -18,7 +18,7 @@ from materializer.adapters.cli.render.plan import short_plan_lines
 from materializer.adapters.cli.render.refresh import run_line, run_text
 from materializer.adapters.cli.words import count, duration, number, visible, wrapped
 from materializer.core.refresh.plan import Plan
-from materializer.core.spec.spec import TimeType
+from materializer.core.time.instants import Shown
 from materializer.services.activity import Phase, hearing
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class LineWatch(SilentWatch):
     def __init__(
         self,
         name: str,
-        time_type: TimeType,
+        time_type: Shown,
         write: Callable[[Iterable[str]], None],
         heartbeat: Heartbeat,
         *,

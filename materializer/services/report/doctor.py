@@ -235,7 +235,7 @@ class Doctor:
             yield DoctorFinding("warning", state.name, "doctor.not-frozen", message, hint)
         if wanted <= state.frozen:
             return
-        message = f"source.retention asks to freeze below {render(wanted, grid.time_type)}, and "
+        message = f"source.retention asks to freeze below {render(wanted, grid.shown)}, and "
         if not any(isinstance(e, Frozen) for e in frozen_bound.moved(state, grid)):
             hint = f"run 'materializer refresh {state.name}' before the rows go"
             yield DoctorFinding("warning", state.name, "doctor.not-frozen", f"{message}buckets there are dirty", hint)

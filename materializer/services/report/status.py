@@ -12,9 +12,8 @@ from materializer.core.policy.retention import clock_edge, latest_instant
 from materializer.core.quality.canaries import Canaries, canaries_of
 from materializer.core.refresh.lateness import Advice, Lateness, advice
 from materializer.core.refresh.plan import RunReport
-from materializer.core.spec.spec import TimeType
 from materializer.core.time.grid import Grid
-from materializer.core.time.instants import SECOND, render
+from materializer.core.time.instants import SECOND, Shown, render
 from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import MaterializerError
 from materializer.journal.fold import policy_of
@@ -116,7 +115,7 @@ class Status:
     name: str
     source: str
     grid: str
-    time_type: TimeType
+    time_type: Shown
     cursor: int
     newest: int | None
     threshold: int
@@ -290,7 +289,7 @@ class Looker:
             state.name,
             state.source.path,
             aggregate.definition.grid.describe(),
-            aggregate.definition.time_type,
+            aggregate.definition.grid.shown,
             state.cursor,
             newest,
             state.threshold,
@@ -407,12 +406,12 @@ def _withheld(state: AggregateState) -> SpanSet:
     return withheld
 
 
-def text(time_type: TimeType, instant: int) -> str:
+def text(time_type: Shown, instant: int) -> str:
     """Return an instant as text."""
     return render(instant, time_type)
 
 
-def _spans_text(spans: SpanSet, kind: TimeType) -> str:
+def _spans_text(spans: SpanSet, kind: Shown) -> str:
     shown = [f"[{text(kind, s.start)}, {text(kind, s.end)})" for s in spans.spans[:4]]
     return "\n".join(shown) + (f"\nand {len(spans) - 4} more" if len(spans) > 4 else "")
 

@@ -57,7 +57,7 @@ def status(call: CommandCall, name: MaybeName = None, *, now: Now = None) -> Non
 def history(call: CommandCall, name: Name, *, limit: Limit = 20) -> None:
     """Print the last refreshes of an aggregate, newest first."""
     ended = call.lake.history(name, limit)
-    call.show(HistoryResult(name, call.lake.grid(name).time_type, tuple(ended)))
+    call.show(HistoryResult(name, call.lake.grid(name).shown, tuple(ended)))
 
 
 def show(
@@ -118,7 +118,7 @@ def verify(
                     hint=f"'materializer invalidate {name} --all-time' and a refresh compute it again; report what differed",
                 )
             )
-        return VerifyResult(report, call.lake.grid(name).time_type)
+        return VerifyResult(report, call.lake.grid(name).shown)
 
     wrong: list[VerifyFailedError] = []
     call.each("verified", call.names(name, is_all=every), one)
@@ -149,7 +149,7 @@ def check(
             wrong.append(
                 QualityCheckError(f"what '{name}' publishes does not meet its expectations: {text}", hint=hint)
             )
-        return CheckResult(report, call.lake.grid(name).time_type)
+        return CheckResult(report, call.lake.grid(name).shown)
 
     wrong: list[QualityCheckError] = []
     call.each("checked", call.names(name, is_all=every), one)

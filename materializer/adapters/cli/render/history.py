@@ -10,7 +10,7 @@ from materializer.adapters.cli.render.gate import gate_form, gate_text
 from materializer.adapters.cli.render.refresh import counted_form
 from materializer.adapters.cli.render.result import Result, span_form
 from materializer.adapters.cli.words import count, duration, number, span, table, wrapped
-from materializer.core.spec.spec import TimeType
+from materializer.core.time.instants import Shown
 
 if TYPE_CHECKING:
     from materializer.journal.state import Ended
@@ -21,7 +21,7 @@ class HistoryResult(Result):
     """The last refreshes of one aggregate, newest first."""
 
     name: str
-    time_type: TimeType
+    time_type: Shown
     refreshes: tuple[Ended, ...]
 
     def form(self) -> dict[str, Any]:
@@ -42,7 +42,7 @@ class HistoryResult(Result):
                 yield from wrapped(f"gate: {gate}", " " * 9, width=width)
 
 
-def ended_form(e: Ended, kind: TimeType) -> dict[str, Any]:
+def ended_form(e: Ended, kind: Shown) -> dict[str, Any]:
     """Return one refresh that has ended."""
     return {
         "refresh": e.n,

@@ -12,7 +12,7 @@ from materializer.adapters.cli.render.plan import below_form, step_form, stuck_t
 from materializer.adapters.cli.render.result import DONE, IDLE, Result, span_form, spans_form, window_form
 from materializer.adapters.cli.words import count, duration, instant, labelled, number, span, spans, wrapped
 from materializer.core.refresh.plan import Plan, RunReport
-from materializer.core.spec.spec import TimeType
+from materializer.core.time.instants import Shown
 from materializer.core.time.spans import NEG_INF
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class RefreshResult(Result):
 
     listing = "refreshes"
     report: RefreshReport
-    time_type: TimeType
+    time_type: Shown
     policy: str | None = None
     now: str | int | None = None
 
@@ -132,7 +132,7 @@ class RefreshResult(Result):
         return f"history is frozen below {at} now; {then}" if self.report.delete else ""
 
 
-def run_form(run: RunDone, kind: TimeType) -> dict[str, Any]:
+def run_form(run: RunDone, kind: Shown) -> dict[str, Any]:
     """Return one run of a refresh."""
     return {
         "refresh": run.plan.n,
@@ -176,7 +176,7 @@ def run_line(
     plan: Plan,
     runs_left: int,
     seconds_left: float | None,
-    kind: TimeType,
+    kind: Shown,
     estimated: int = 0,
     *,
     is_first_of_spark: bool = False,
