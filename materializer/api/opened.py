@@ -107,6 +107,14 @@ class OpenedLake:
         """
         return self._lake.aggregate(self.journal.view().named(name)).definition.grid
 
+    def has_slice(self, name: str) -> bool:
+        """Return whether the first column of the output is the slice of an engine, which divides the work and is no result.
+
+        Args:
+            name: The aggregate.
+        """
+        return self._lake.aggregate(self.journal.view().named(name)).definition.spec.is_engine
+
     def _options(self, name: str, start: Instant = None, end: Instant = None, as_of: Instant = None) -> RefreshOptions:
         grid = self.grid(name)
         first, last = window_of(grid, start, end)

@@ -60,6 +60,9 @@ def _usage(world: World, _: pytest.MonkeyPatch) -> None:
     assert "hourly" in world.works(hint.command())
     unknown = world.fails("refresh hourly --nonsense", "usage")
     world.works(unknown.command())
+    early = world.fails("--strict-exit status", "usage")
+    assert "options stand behind the command" in early.text
+    world.works(early.command())
 
 
 @of("config.invalid")

@@ -111,11 +111,10 @@ def test_a_missing_semicolon_is_named_where_it_lacks() -> None:
     text = view("smu(price) AS t") + view("cuont(*) AS n", name="more")
     found = sorted(problems(text), key=lambda problem: (problem.line, problem.column))
 
-    assert ["did you mean `sum`?", "write `;` before it", "did you mean `count`?"] == [
-        problem.hint for problem in found
-    ]
-    at = text.index("CREATE", 1)
-    assert (text.count("\n", 0, at) + 1, 1) == (found[1].line, found[1].column)
+    last = text[: text.index("CREATE", 1)].split()[-1]
+    assert ["did you mean `sum`?", f"write `;` after `{last}`", "did you mean `count`?"] == [p.hint for p in found]
+    at = text.rindex(last, 0, text.index("CREATE", 1))
+    assert (text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)) == (found[1].line, found[1].column)
 
 
 @pytest.mark.parametrize("broken", ["sum(price AS u", "sum(price) AS u FROM more"])

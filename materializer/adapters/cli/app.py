@@ -32,6 +32,7 @@ _NAMES: Final = {
     "policies": ("policy",),
 }
 """The commands of each module, in the order of the help."""
+_OF_EVERY_COMMAND: Final = ("--lake", "--config", "--json", "--progress", "--strict-exit")
 _MODULES: Final = {name: module for module, names in _NAMES.items() for name in names}
 
 
@@ -97,10 +98,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     except typer.TyperException as exc:
         output: Output = JsonOutput() if _wants_json(arguments) else TextOutput()
         words = ["materializer", *(a for a in arguments[:1] if a in run.commands)]
-        hint = f"'{' '.join(words)} --help' lists what can be given"
+        hint = _behind_command(arguments, run.commands) or f"'{' '.join(words)} --help' lists what can be given"
         output.fail(UsageError(_message(exc), hint=hint))
         return UsageError.exit_status
     return int(status or 0)
+
+
+def _behind_command(arguments: Sequence[str], commands: Mapping[str, Any]) -> str:
+    """Return the call with its options behind the command, where they stand before it; or ""."""
+    at = next((at for at, word in enumerate(arguments) if word in commands), 0)
+    if not at or arguments[0].partition("=")[0] not in _OF_EVERY_COMMAND:
+        return ""
+    import shlex  # noqa: PLC0415 - only for this
+
+    moved = [arguments[at], *arguments[at + 1 :], *arguments[:at]]
+    return f"options stand behind the command: '{shlex.join(['materializer', *moved])}'"
 
 
 def _message(exc: Exception) -> str:

@@ -27,7 +27,16 @@ _COLORS: Final = {
     **dict.fromkeys(("dirty", "behind", "coming"), "yellow"),
     "withheld": "magenta",
     **dict.fromkeys(
-        ("conflict", "source-unreadable", "unfinished", "promise broken", "check failed", "aborted"), "red"
+        (
+            "conflict",
+            "source-unreadable",
+            "output-unreadable",
+            "unfinished",
+            "promise broken",
+            "check failed",
+            "aborted",
+        ),
+        "red",
     ),
     **dict.fromkeys(("frozen", "running"), "blue"),
 }

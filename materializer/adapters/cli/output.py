@@ -23,7 +23,7 @@ from materializer.adapters.cli.progress import BarWatch, Heartbeat, LineWatch, S
 from materializer.adapters.cli.render.apply import more_about, problem_lines
 from materializer.adapters.cli.render.result import Result
 from materializer.adapters.cli.words import visible, wrapped
-from materializer.core.spec.spec import TimeType
+from materializer.core.time.instants import Shown
 from materializer.errors import DefinitionError, MaterializerError
 from materializer.errors.base import masked
 
@@ -45,7 +45,7 @@ class Output(Protocol):
     def announce(self, result: Result) -> None:
         """Show people a result before the work on it begins; programs get it at the end only."""
 
-    def watch(self, name: str, time_type: TimeType, *, is_long: bool) -> Watch:
+    def watch(self, name: str, time_type: Shown, *, is_long: bool) -> Watch:
         """Return a watch that shows the progress of a refresh; *is_long* when it has many runs."""
 
     def fail(self, error: MaterializerError) -> None:
@@ -129,7 +129,7 @@ class TextOutput:
         """See :class:`Output`."""
         self.show(result)
 
-    def watch(self, name: str, time_type: TimeType, *, is_long: bool) -> Watch:
+    def watch(self, name: str, time_type: Shown, *, is_long: bool) -> Watch:
         """See :class:`Output`."""
         if is_long and self._err.is_terminal:
             return BarWatch(name, self._err.stream)
@@ -229,7 +229,7 @@ class JsonOutput:
         if self._tells_progress:
             self._err.text(result.lines(WIDTH))
 
-    def watch(self, name: str, time_type: TimeType, *, is_long: bool) -> Watch:
+    def watch(self, name: str, time_type: Shown, *, is_long: bool) -> Watch:
         """See :class:`Output`."""
         if not self._tells_progress:
             return SilentWatch()

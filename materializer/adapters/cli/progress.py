@@ -18,7 +18,7 @@ from materializer.adapters.cli.render.plan import short_plan_lines
 from materializer.adapters.cli.render.refresh import run_line, run_text
 from materializer.adapters.cli.words import count, duration, number, visible, wrapped
 from materializer.core.refresh.plan import Plan
-from materializer.core.spec.spec import TimeType
+from materializer.core.time.instants import Shown
 from materializer.services.activity import Phase, hearing
 
 if TYPE_CHECKING:
@@ -122,9 +122,16 @@ class Tally:
         self.seconds = 0.0
         self.first = 0.0
         self.runs_left = 0
+        self.estimated = 0
+        """Runs in all as they were expected before the last one; 0 before the first."""
+        self.is_first_of_spark = False
+        self._executor = ""
 
     def add(self, run: RunDone) -> None:
         """Count a run that has ended."""
+        self.estimated = self.runs + self.runs_left
+        self.is_first_of_spark = self._executor == "local" != run.report.executor
+        self._executor = run.report.executor
         self.runs += 1
         self.rows += run.report.rows_read
         self.buckets += run.report.buckets
@@ -146,7 +153,7 @@ class LineWatch(SilentWatch):
     def __init__(
         self,
         name: str,
-        time_type: TimeType,
+        time_type: Shown,
         write: Callable[[Iterable[str]], None],
         heartbeat: Heartbeat,
         *,
@@ -182,7 +189,17 @@ class LineWatch(SilentWatch):
         self._tally.add(run)
         if self._is_long:
             t = self._tally
-            self._write([run_line(t.runs, run.report, run.plan, run.runs_left, t.seconds_left, self._kind)])
+            line = run_line(
+                t.runs,
+                run.report,
+                run.plan,
+                run.runs_left,
+                t.seconds_left,
+                self._kind,
+                t.estimated,
+                is_first_of_spark=t.is_first_of_spark,
+            )
+            self._write([line])
         else:
             self._write(wrapped(run_text(run.report), "  done      ", width=self._width))
         if gate := gate_text(run.verdict, self._kind):

@@ -7,8 +7,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from materializer.core.spec.spec import TimeType
-from materializer.core.time.instants import render
+from materializer.core.time.instants import Shown, render
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 
 FEW = 4
@@ -105,14 +104,14 @@ def duration(seconds: float) -> str:
     return "{} h {:02} min".format(*divmod(minutes, 60))
 
 
-def instant(value: int, time_type: TimeType) -> str:
+def instant(value: int, time_type: Shown) -> str:
     """Return an instant as ISO text, or as a number for integer time; infinite ones in words."""
     if value == NEG_INF:
         return "the beginning"
     return "open" if value == POS_INF else render(value, time_type)
 
 
-def span(value: Span, time_type: TimeType) -> str:
+def span(value: Span, time_type: Shown) -> str:
     """Return a span in half-open form; ends that do not exist in words.
 
     Examples:
@@ -122,7 +121,7 @@ def span(value: Span, time_type: TimeType) -> str:
     return f"[{instant(value.start, time_type)}, {instant(value.end, time_type)})"
 
 
-def spans(value: SpanSet, time_type: TimeType, *, few: int = FEW) -> str:
+def spans(value: SpanSet, time_type: Shown, *, few: int = FEW) -> str:
     """Return how many spans there are and where; the first few by name, the rest as their number and last end.
 
     Examples:

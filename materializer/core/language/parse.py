@@ -74,7 +74,8 @@ def _report(text: str, file: str, known_python: frozenset[str]) -> ParseReport:
         since = len(problems)
         draft = read_statement(statement, problems)
         if draft is None:
-            problems += _misspelled(statement, problems[since:])
+            if "definition.not-a-definition" not in {problem.code for problem in problems[since:]}:
+                problems += _misspelled(statement, problems[since:])
             continue
         if draft.name.lower() in names:
             message = f"'{draft.name}' is defined twice"
@@ -126,11 +127,9 @@ def _statements(whole: Fragment, problems: list[Problem]) -> Iterator[Fragment]:
                 yield whole.part(begin, at)
             begin = at + 1
         elif at > begin and words(whole.tokens[at : at + 5]).startswith(_BEGINS):
-            problems.append(
-                whole.problem(
-                    "definition.syntax", "a definition begins inside another one", "write `;` before it", token=at
-                )
-            )
+            last = whole.tokens[at - 1].text
+            message, hint = f"a `;` is missing after `{last}`: another definition begins", f"write `;` after `{last}`"
+            problems.append(whole.problem("definition.syntax", message, hint, token=at - 1))
             yield whole.part(begin, at)
             begin = at
     if begin < len(whole):

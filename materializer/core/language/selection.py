@@ -7,7 +7,7 @@ tokens are the same, apart from case, comments and a qualifier of the source.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -15,7 +15,9 @@ from sqlglot import TokenType, exp
 
 from materializer.core.dialect import is_name
 from materializer.core.language.draft import OutputColumn
+from materializer.core.sql import foreign
 from materializer.core.sql import functions as known
+from materializer.core.sql.expressions import Vocabulary, attempt
 from materializer.core.sql.time_bucket import Bucket, bucket_form, read_bucket
 from materializer.core.sql.tokens import Fragment, Refused, words
 from materializer.errors import Problem
@@ -116,21 +118,18 @@ def timed_window(fragment: Fragment) -> Fragment:
     return fragment.part(2, -1) if is_call and len(fragment) > 3 else fragment
 
 
-def _meant(grouped: Fragment) -> str:
-    """Return what mends an expression of GROUP BY that was meant to be the bucket, or ""."""
-    tokens, normal = grouped.tokens, grouped.normal
-    if len(grouped) > 2 and tokens[1].token_type == TokenType.L_PAREN and grouped.closing(1) == len(grouped) - 1:
-        name = tokens[0].text.lower()
-        found = known.misspelled_as(name)
-        if found in {*known.BUCKETS, "date_trunc"}:
-            return f"did you mean `{found}`?"
-        is_cast = name in ("cast", "try_cast") and normal[-3:] == ("as", "date", ")")
-        inner = grouped.part(2, -3 if is_cast else -1)
-        if inner.tokens and (is_cast or (name in ("date", "to_date") and len(inner.split()) == 1)):
-            return f"write date_trunc('day', {inner.text})"
-    if len(grouped) > 2 and normal[-1] == "date" and tokens[-2].token_type == TokenType.DCOLON:
-        return f"write date_trunc('day', {grouped.part(0, -2).text})"
-    return ""
+def rest_of(clauses: Mapping[str, Fragment], qualifiers: frozenset[str]) -> Iterator[Problem]:
+    """Yield the problems of the expressions of a statement that divides no time; unknown functions are looked for elsewhere."""
+    found: list[Problem] = []
+    items = [item for piece in clauses["SELECT"].split() if (item := item_of(piece, found))]
+    found += [_without_alias(item) for item in items if not item.name and words(item.expression.tokens[:1]) != "*"]
+    for fragment in (*(i.expression for i in items), *(clauses[c] for c in ("WHERE", "HAVING") if c in clauses)):
+        attempt(found, fragment, Vocabulary(qualifiers))
+    yield from (problem for problem in found if problem.code != "definition.unknown-function")
+
+
+def _without_alias(item: Item) -> Problem:
+    return item.place.problem("definition.missing-alias", f"`{item.expression.text}` has no name", "add AS name")
 
 
 def _own_name(piece: Fragment) -> str:
@@ -176,9 +175,7 @@ class _Matching:
             if kind == "key":
                 selected.add(self._normal(item.expression))
             if not item.name:
-                self._report(
-                    item.place, "definition.missing-alias", f"`{item.expression.text}` has no name", "add AS name"
-                )
+                self.problems.append(_without_alias(item))
             outputs.append(OutputColumn(item.name, kind, item.expression, item.place))
         for key in keys:
             if self._normal(key) not in selected:
@@ -316,7 +313,7 @@ class _Matching:
         if not distinct and self.failed:
             raise self.failed
         if not distinct:
-            place, hint = next(((g, hint) for g in grouped if (hint := _meant(g))), (group, ""))
+            place, hint = next(((g, hint) for g in grouped if (hint := foreign.bucket(g))), (group, ""))
             hint = hint or "add window(time, '1 hour'), time_bucket or date_trunc"
             raise place.refused("definition.no-bucket", "GROUP BY divides no time", hint)
         if len(distinct) > 1:

@@ -16,39 +16,15 @@ from materializer.core.dialect import is_name
 from materializer.core.language.assemble import name_problem
 from materializer.core.language.draft import Draft
 from materializer.core.language.properties import PropertyValues, read_properties
-from materializer.core.language.selection import group_pieces, select_outputs
+from materializer.core.language.selection import group_pieces, rest_of, select_outputs
 from materializer.core.spec.spec import CONTINUOUS
 from materializer.core.spec.table_names import dotted
+from materializer.core.sql import foreign
 from materializer.core.sql.expressions import OVER
 from materializer.core.sql.tokens import Fragment, Refused, string_value, text_of, words
 from materializer.errors import Problem
 
 _ORDER: Final = ("SELECT", "FROM", "WHERE", "GROUP BY", "HAVING")
-_REFUSED_CLAUSES: Final[dict[str, tuple[str, str, str]]] = {
-    "ORDER BY": ("definition.order-by", "a table has no order", "take ORDER BY away; order when you read"),
-    "SORT BY": ("definition.order-by", "a table has no order", "take SORT BY away; order when you read"),
-    "CLUSTER BY": ("definition.order-by", "a table has no order", "take CLUSTER BY away"),
-    "DISTRIBUTE BY": ("definition.order-by", "a table has no order", "take DISTRIBUTE BY away"),
-    "LIMIT": (
-        "definition.limit",
-        "LIMIT depends on an order that a table does not have",
-        "take it away; limit when you read",
-    ),
-    "OFFSET": ("definition.limit", "OFFSET depends on an order that a table does not have", "take it away"),
-    "UNION": ("definition.set-operation", "a definition is one SELECT", "define one aggregate for each SELECT"),
-    "EXCEPT": ("definition.set-operation", "a definition is one SELECT", "write the condition in WHERE"),
-    "MINUS": ("definition.set-operation", "a definition is one SELECT", "write the condition in WHERE"),
-    "INTERSECT": ("definition.set-operation", "a definition is one SELECT", "write the condition in WHERE"),
-    "LATERAL": ("definition.lateral", "LATERAL VIEW makes several rows of one", "unnest when the rows are written"),
-    "QUALIFY": ("definition.window-function", "QUALIFY filters by a window function", "write the condition in HAVING"),
-    "WINDOW": ("definition.window-function", "a WINDOW clause defines a window function", "use GROUP BY window(…)"),
-    "PIVOT": (
-        "definition.unsupported-clause",
-        "PIVOT is not supported",
-        "write one measure with FILTER for each value",
-    ),
-    "UNPIVOT": ("definition.unsupported-clause", "UNPIVOT is not supported", "do it when the rows are written"),
-}
 _REFUSED_GROUPINGS: Final = ("GROUPING SETS", "ROLLUP", "CUBE", "WITH ROLLUP", "WITH CUBE")
 _JOINS: Final = ("JOIN", "CROSS", "INNER", "LEFT", "RIGHT", "FULL", "NATURAL", "SEMI", "ANTI", "OUTER")
 _Read = TypeVar("_Read")
@@ -131,10 +107,9 @@ def read_statement(
             )
         return EngineDraft(header.name, source, settings.engine, clauses, header.comment, settings, statement)
     group = _guarded(problems, lambda: _group_items(clauses, statement))
-    if group is None:
-        return None
-    selection = select_outputs(clauses["SELECT"], group, source.qualifiers, problems, columns)
+    selection = select_outputs(clauses["SELECT"], group, source.qualifiers, problems, columns) if group else None
     if selection is None:
+        problems += rest_of(clauses, source.qualifiers)
         return None
     return Draft(
         name=header.name,
@@ -202,9 +177,8 @@ def read_source(fragment: Fragment) -> Source:
         parts.append(tokens[at + 1])
         at += 2
     if not all(is_name(part) for part in parts):
-        raise fragment.refused(
-            "definition.source", f"`{fragment.text}` does not name a source", "write a table, or delta.`path`"
-        )
+        hint = foreign.source(fragment) or "write a table, or delta.`path`"
+        raise fragment.refused("definition.source", f"`{fragment.text}` does not name a source", hint)
     alias = _source_alias(fragment.part(at))
     name = _source_name(fragment, parts)
     qualifiers = {alias.lower()} if alias else {parts[-1].text.lower()}
@@ -243,7 +217,8 @@ def _source_alias(rest: Fragment) -> str:
             "filter by a hash of a column",
         )
     if rest.tokens[0].token_type == TokenType.L_PAREN:
-        raise rest.refused("definition.source", "the source is a function", "name a table")
+        hint = foreign.source(rest) or "name a table"
+        raise rest.refused("definition.source", "the source is a function", hint)
     raise rest.refused(
         "definition.syntax",
         f"`{rest.text}` is not understood after the source",
@@ -258,8 +233,8 @@ def _read_header(statement: Fragment, problems: list[Problem]) -> _Header:
     if not at or words(tokens[at : at + 2]) != "MATERIALIZED VIEW":
         if words(tokens[:1]) == "WITH":
             raise statement.refused("definition.cte", "WITH may not stand in a definition", f"write {_FORM}")
-        raise statement.refused("definition.not-a-definition", f"a definition begins with CREATE MATERIALIZED VIEW, got "
-                         f"`{words(tokens[:3])}`", f"write {_FORM}")  # fmt: skip
+        message = f"a definition begins with CREATE MATERIALIZED VIEW, got `{words(tokens[:3])}`"
+        raise statement.refused("definition.not-a-definition", message, foreign.not_a_definition(statement))
     at += 2
     at += 3 if words(tokens[at : at + 3]) == "IF NOT EXISTS" else 0
     at = _read_name(statement, at, header, problems)
@@ -319,7 +294,7 @@ def _read_option(statement: Fragment, at: int, header: _Header, problems: list[P
         header.properties += [item for piece in pieces if (item := _property(piece, problems))]
         return closing + 1
     message = f"`{tokens[at].text}` is not supported in a definition"
-    hint = "between the name and AS only COMMENT and TBLPROPERTIES may stand"
+    hint = foreign.option(word)
     raise statement.refused("definition.unsupported-clause", message, hint, token=at)
 
 
@@ -351,11 +326,11 @@ def _clauses(query: Fragment, problems: list[Problem]) -> dict[str, Fragment] | 
     for at in query.top_level():
         word = _clause_word(query, at)
         if (
-            word in _REFUSED_CLAUSES
+            word in foreign.CLAUSES
             and begins
             and not (word in ("LATERAL", "WINDOW", "OFFSET") and begins[-1][0] == "SELECT")
         ):
-            code, message, hint = _REFUSED_CLAUSES[word]
+            code, message, hint = foreign.CLAUSES[word]
             problems.append(query.problem(code, message, hint, token=at))
             begins.append((word, at))
             if code == "definition.set-operation":
@@ -397,6 +372,8 @@ def _clause_word(query: Fragment, at: int) -> str:
     if before is not None and before.token_type in (TokenType.ALIAS, TokenType.DOT):
         return ""
     following = query.tokens[at + 1] if at + 1 < len(query) else None
+    if word == "WITH":
+        return next((c for n in (2, 3) if (c := words(query.tokens[at : at + n])) in foreign.CLAUSES), "")
     if word == "WINDOW" and (following is None or following.token_type in (TokenType.L_PAREN, TokenType.DOT)):
         return ""
     return word

@@ -288,6 +288,8 @@ def policy(choice: TimeChoice, width: str, lateness: Lateness | None) -> tuple[t
     if advised is not None and lateness is not None:
         start = max(start, (lateness.within(0.999) or 0) + 2 * seconds + end)
     start = math.ceil(start / max(seconds, unit)) * max(seconds, unit)
+    whole = next((size for size in (_DAY, _HOUR) if start > 2 * size), 1)  # a long window needs no minutes
+    start = math.ceil(start / whole) * whole if unit == 1 else start
     return (
         ("start_offset", _length_text(start)),
         ("end_offset", _length_text(end)),

@@ -72,6 +72,8 @@ class Rates:
         )
 
 
+WRONG: Final = 3
+"""How many times a prediction may be wrong before anything was learned, for people to be shown it."""
 RATES: Final[Mapping[str, Rates]] = {
     ExecutorKind.LOCAL: Rates(
         floor=0.05,
@@ -189,6 +191,17 @@ def unlearned(
     reading = rates.reading("" if several else strategy, estimate, 0 if several else spans.get(strategy, 0))
     reading += sum(rates.reading(each, nothing, spans.get(each, 0)) for each in several)
     return rates.floor + reading + written * rates.written + max(steps - 1, 0) * rates.step
+
+
+def shown(predicted: float, by_rates: float, seconds: float) -> float:
+    """Return the prediction of a refresh as people are shown it: 0 if it was wrong by more than :data:`WRONG` times and nothing was learned.
+
+    Examples:
+        >>> shown(0.5, 0.5, 0.7), shown(0.5, 0.5, 8.0), shown(5.0, 0.5, 20.0)
+        (0.5, 0.0, 5.0)
+    """
+    is_learned = by_rates > 0 and abs(predicted / by_rates - 1) > 0.01  # both were rounded
+    return predicted if is_learned or predicted / WRONG <= seconds <= predicted * WRONG else 0.0
 
 
 def _bounded(value: float, low: float, high: float) -> float:

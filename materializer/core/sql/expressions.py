@@ -25,6 +25,8 @@ _NOT_FUNCTIONS: Final = known.names_in(
 )
 CLOCK: Final = known.NON_DETERMINISTIC - known.names_in("ai_query http_request sleep")
 """What checks may call beside the functions of definitions."""
+_CLOCK: Final = known.names_in("now curdate current_date current_timestamp current_time localtimestamp getdate sysdate")
+"""Functions that give the time of the query."""
 _OF_QUERIES: Final = (
     known.SCALARS
     | known.BUCKETS
@@ -257,11 +259,12 @@ def _refusal(fragment: Fragment, use: FunctionUse, vocabulary: Vocabulary) -> tu
     if name in vocabulary.python:
         return None
     if name in known.NON_DETERMINISTIC or (name == "unix_timestamp" and use.closing == use.at + 2):
-        return (
-            "definition.non-deterministic",
-            f"`{name}` does not depend on the row alone",
-            "compute it when the rows are written",
+        hint = (
+            "take it away: 'refresh.start_offset' and 'output.retention' go with the clock"
+            if name in _CLOCK
+            else "compute it when the rows are written"
         )
+        return "definition.non-deterministic", f"`{name}` does not depend on the row alone", hint
     if name in known.REFLECTION:
         return (
             "definition.reflection",

@@ -105,6 +105,19 @@ UNSUPPORTED_AGGREGATES: Final = MappingProxyType({n: why for why, names in _REFU
 """By the name of an aggregate of Spark that a definition may not call: why."""
 
 
+_ELSEWHERE: Final = {
+    "approx_distinct": "approx_count_distinct",
+    "arg_max": "max_by",
+    "arg_min": "min_by",
+    "argmax": "max_by",
+    "argmin": "min_by",
+    "group_concat": "string_agg",
+    "iff": "if",
+    "safe_divide": "try_divide",
+}
+"""Functions of other systems, each with the one of Spark that gives the same."""
+
+
 SHORT: Final = 3
 """Letters of a name in which one wrong letter is corrected, if few names are as near."""
 
@@ -132,6 +145,8 @@ def misspelled(name: str, python: frozenset[str]) -> str:
         >>> misspelled("sun", frozenset()), misspelled("averge", frozenset())
         ('did you mean `sum` or `sin`?', 'did you mean `avg`?')
     """
+    if name in _ELSEWHERE:
+        return f"did you mean `{_ELSEWHERE[name]}`?"
     every = SCALARS | BUCKETS | AGGREGATES | python
     if nearest(name, ("average",), cutoff=0.85):
         return "did you mean `avg`?"
@@ -148,7 +163,10 @@ def misspelled_as(name: str) -> str:
         >>> misspelled_as("cuont"), misspelled_as("count")
         ('count', '')
     """
-    if name in SCALARS | BUCKETS | AGGREGATES:
+    if (
+        name
+        in SCALARS | BUCKETS | AGGREGATES | WINDOW_ONLY | GENERATORS | NON_DETERMINISTIC | UNSUPPORTED_AGGREGATES.keys()
+    ):
         return ""
     return misspelled(name, frozenset()).removeprefix("did you mean `").removesuffix("`?")
 

@@ -15,15 +15,15 @@ from sqlglot import TokenType
 
 from materializer.core.dialect import is_name
 from materializer.core.spec.spec import GridSpec, Resolution, Width
+from materializer.core.sql import foreign
 from materializer.core.sql.functions import nearest
-from materializer.core.sql.tokens import Fragment, string_value, words
+from materializer.core.sql.tokens import Fragment, string_value
 from materializer.core.time.grid import parse_width
 from materializer.errors import MaterializerError
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _OPTIONS: Final = ("timezone", "origin", "offset")
 _NULL_CODES: Final = {"timezone": "definition.timezone", "origin": "definition.origin", "offset": "definition.width"}
-_OF_NUMBERS: Final = {"timestamp_seconds": "s", "timestamp_millis": "ms", "timestamp_micros": "us"}
 _TICKS_PER_SECOND: Final = {
     Resolution.S: 1,
     Resolution.MS: 1_000,
@@ -277,7 +277,9 @@ def _date_trunc(
     unit = string_value(positional[0].tokens[0]) if len(positional[0]) == 1 else None
     if unit is None or unit.lower() not in _UNITS:
         hint = (
-            nearest(unit or "", tuple(_UNITS)) or "write one like 'hour', 'day', 'week', 'month', 'quarter' or 'year'"
+            foreign.exchanged(fragment, positional)
+            or nearest(unit or "", tuple(_UNITS))
+            or "write one like 'hour', 'day', 'week', 'month', 'quarter' or 'year'"
         )
         raise positional[0].refused(
             "definition.width", f"`{positional[0].text}` is no unit that date_trunc knows", hint
@@ -301,15 +303,10 @@ def _time_column(fragment: Fragment, qualifiers: frozenset[str]) -> str:
     tokens = fragment.tokens
     if len(tokens) == 3 and tokens[1].token_type == TokenType.DOT and tokens[0].text.lower() in qualifiers:
         tokens = tokens[2:]
-    unit = _OF_NUMBERS.get(words(tokens[:2]).lower().removesuffix(" ("))
-    if unit and len(tokens) > 3 and fragment.closing(1) == len(tokens) - 1:
-        hint = f"divide {fragment.part(2, -1).text}, with the property 'time.resolution' = '{unit}'"
-        raise fragment.refused(
-            "definition.time-column", f"the time must be a column of the source, got `{fragment.text}`", hint
-        )
     if len(tokens) != 1 or not is_name(tokens[0]) or tokens[0].token_type == TokenType.NULL:
-        raise fragment.refused("definition.time-column", f"the time must be a column of the source, got `{fragment.text}`",
-                        "store the computed time in a column, or name a column here")  # fmt: skip
+        hint = foreign.time_column(fragment) or "store the computed time in a column, or name a column here"
+        message = f"the time must be a column of the source, got `{fragment.text}`"
+        raise fragment.refused("definition.time-column", message, hint)
     return tokens[0].text
 
 

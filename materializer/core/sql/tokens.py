@@ -212,9 +212,10 @@ class Fragment:
         except ParseError as error:
             at = self._place(error)
             found = self.tokens[at].text if at < len(self.tokens) else "the end"
-            raise self.refused(
-                SYNTAX, f"`{_short(self.text)}` is not understood near `{found}`", "compare it with Spark SQL", token=at
-            ) from None
+            field = self.part(at - 1, at + 2).text.replace(":", ".") if found == ":" and at else ""
+            hint = f"write `{field}` of a struct, get_json_object of a text" if field else "compare it with Spark SQL"
+            message = f"`{_short(self.text)}` is not understood near `{found}`"
+            raise self.refused(SYNTAX, message, hint, token=at) from None
         select = trees[0] if len(trees) == 1 else None
         if not isinstance(select, exp.Select) or len(select.expressions) != 1 or _has_clauses(select):
             raise self.refused(SYNTAX, f"`{_short(self.text)}` is not one expression", "write one expression here")

@@ -17,7 +17,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from materializer.core.spec.spec import GridSpec, Resolution, TimeType, Width
-from materializer.core.time.instants import DAY, SECOND, TICKS_PER_SECOND, days_of, render
+from materializer.core.time.instants import DAY, SECOND, TICKS_PER_SECOND, Epoch, Shown, days_of, render
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.core.time.wallclock import FixedLattice, Lattice, MonthLattice, WallClock, month_of
 from materializer.core.time.widths import describe_width, parse_width
@@ -89,6 +89,12 @@ class Grid(ABC):
         """Return how many edges a bounded span holds."""
 
     @property
+    def shown(self) -> Shown:
+        """How people are shown its instants."""
+        is_epoch = self.time_type.is_integer and self.resolution is not Resolution.NONE
+        return Epoch(self.time_type, self.resolution) if is_epoch else self.time_type
+
+    @property
     def limits(self) -> Span:
         """The instants that the column type can hold."""
         return limits_of(self.time_type)
@@ -113,7 +119,7 @@ class Grid(ABC):
             ValueError: If *edge* is no edge.
         """
         if self.edge_at(edge) != edge:
-            msg = f"{render(edge, self.time_type)} is no edge of {self.describe()}"
+            msg = f"{render(edge, self.shown)} is no edge of {self.describe()}"
             raise ValueError(msg)
         return self.edge_from(edge + 1)
 
@@ -165,7 +171,7 @@ class Grid(ABC):
         return text
 
     def _refuse(self, instant: int) -> None:
-        what = f"{render(instant, self.time_type)} has no bucket of {self.describe()}"
+        what = f"{render(instant, self.shown)} has no bucket of {self.describe()}"
         msg = f"{what}: its start is outside what {self.time_type} holds"
         raise OutOfRangeError(msg, instant=instant)
 

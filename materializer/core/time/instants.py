@@ -8,7 +8,8 @@ and after 9999, which ``datetime`` cannot represent; year 0 is 1 BC.
 from __future__ import annotations
 
 import re
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, TypeAlias
 
 from materializer.core.spec.spec import Resolution, TimeType
 from materializer.core.time.spans import NEG_INF, POS_INF, Span
@@ -158,10 +159,39 @@ def parse_window(
     return Span(first, last)
 
 
-def render(instant: int, time_type: TimeType) -> str:
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """An integer time column whose ticks are parts of a second, as people are shown its instants: as times, not as numbers.
+
+    Args:
+        time_type: Type of the column.
+        resolution: What a tick is.
+    """
+
+    time_type: TimeType
+    resolution: Resolution
+
+    @property
+    def is_integer(self) -> bool:
+        """Its instants are integers."""
+        return True
+
+    @property
+    def value(self) -> str:
+        """The name of its type."""
+        return self.time_type.value
+
+
+Shown: TypeAlias = TimeType | Epoch
+"""How people are shown instants."""
+
+
+def render(instant: int, time_type: Shown) -> str:
     """Return *instant* as text that :func:`parse` reads back.
 
     Examples:
+        >>> render(1_795_132_800_000, Epoch(TimeType.BIGINT, Resolution.MS)), render(1, Epoch(TimeType.BIGINT, Resolution.NS))
+        ('2026-11-20T00:00:00Z', '1')
         >>> render(0, TimeType.TIMESTAMP), render(1500, TimeType.TIMESTAMP_NTZ), render(-1, TimeType.INT)
         ('1970-01-01T00:00:00Z', '1970-01-01T00:00:00.001500', '-1')
         >>> render(POS_INF, TimeType.DATE)
@@ -169,6 +199,9 @@ def render(instant: int, time_type: TimeType) -> str:
     """
     if instant in (NEG_INF, POS_INF):
         return "-inf" if instant == NEG_INF else "inf"
+    if isinstance(time_type, Epoch):
+        micros, rest = divmod(instant * SECOND, TICKS_PER_SECOND[time_type.resolution])
+        return str(instant) if rest else render(micros, TimeType.TIMESTAMP)
     if time_type.is_integer:
         return str(instant)
     if time_type is TimeType.DATE:

@@ -31,4 +31,4 @@ def spans_text(grid: Grid, spans: SpanSet, *, most: int = 3) -> str:
 
 
 def _text(grid: Grid, instant: int) -> str:
-    return render(instant, grid.time_type)
+    return render(instant, grid.shown)

@@ -105,7 +105,7 @@ def refuse_uncovered(state: AggregateState, build: AggregateState, aggregate: Ag
     grid = aggregate.definition.grid
     if build.frozen < state.frozen:
         raise FrozenHistoryError(
-            f"'{state.name}' is frozen below {render(state.frozen, grid.time_type)}: its next version was begun before, and "
+            f"'{state.name}' is frozen below {render(state.frozen, grid.shown)}: its next version was begun before, and "
             "may have computed history from what the source still has",
             hint=f"give it up with 'materializer abandon {state.name}'",
             wrote="nothing was switched",

@@ -277,8 +277,8 @@ def _misfit(child: AggregateSpec, parent: AggregateSpec) -> _Misfit | None:
     if grids is None or edge is None:
         return None
     one, other = grids
-    start, end = (render(at, other.time_type) for at in (other.edge_at(edge), other.edge_from(edge + 1)))
-    return _Misfit(one.describe(), render(edge, one.time_type), f"[{start}, {end})")
+    start, end = (render(at, other.shown) for at in (other.edge_at(edge), other.edge_from(edge + 1)))
+    return _Misfit(one.describe(), render(edge, one.shown), f"[{start}, {end})")
 
 
 def _grids(child: AggregateSpec, parent: AggregateSpec) -> tuple[Grid, Grid] | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -58,12 +59,23 @@ def resolve_source(
     for path in candidates:
         if places.exists(path):
             return SourceIdentity(places.resolved(path), DeltaFolder.at(places.resolved(path)).head().table_id)
-    near = nearest(name, [*sources, *(other.name for other in states.values())], cutoff=0.75)
+    near = nearest(
+        name, [*sources, *(other.name for other in states.values()), *_beside(name, candidates)], cutoff=0.75
+    )
     known = ", ".join(sorted(sources)) or "none"
     raise TableNotFoundError(
         f"there is no table '{name}' (looked at {', '.join(candidates)}; named sources: {known})",
         hint=near or "name it in [sources] of materializer.toml, or give its path",
     )
+
+
+def _beside(name: str, candidates: list[str]) -> Iterator[str]:
+    """Yield the tables on this disk in the folders where a name was looked for, each written as that name."""
+    before = name[: len(name) - len(places.name(name))]
+    for folder in {places.parent(path) for path in candidates if places.is_local(path)}:
+        with suppress(OSError, MaterializerError):
+            tables = [n for n in places.names(folder) if places.is_folder(f"{folder}/{n}/_delta_log")]
+            yield from (before + table for table in tables)
 
 
 def named_in(error: MaterializerError, name: str) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +21,7 @@ from materializer.core.spec.spec import AggregateSpec
 from materializer.core.spec.widening import is_wider
 from materializer.core.sql.functions import names_in
 from materializer.core.time.spans import NEG_INF, POS_INF, Span
-from materializer.errors import MaterializerError, NotIncrementalError, SourceSchemaChangedError
+from materializer.errors import MaterializerError, NotIncrementalError, SourceSchemaChangedError, TableNotFoundError
 from materializer.journal.events import Described, Event, Invalidated
 from materializer.journal.state import AggregateState
 from materializer.lake.table import DeltaFolder
@@ -54,9 +53,13 @@ class Widened:
 
 def wider_columns(state: AggregateState) -> list[tuple[str, str, str]]:
     """Return (name, type before, type now) of the columns that became wider; nothing where another one is gone or has another type."""
-    with suppress(MaterializerError):  # who reads it says what is wrong with it
+    try:
         if DeltaFolder.at(state.source.path).head().version == state.cursor:
             return []
+    except TableNotFoundError:
+        return []  # who reads it says what is wrong with it, and of other errors, too
+    except MaterializerError:
+        pass
     spec = AggregateSpec.from_json(state.spec)
     if spec.rolls_up is not None:  # its parent says what its columns are
         return []

@@ -16,7 +16,7 @@ from materializer.core.refresh.invalidation import ANY_ROWS, Cause, Entry
 from materializer.core.refresh.plan import Estimate
 from materializer.core.spec.spec import AggregateSpec, TimeType
 from materializer.core.time.grid import Grid
-from materializer.core.time.instants import parse, render
+from materializer.core.time.instants import Shown, parse, render
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.core.time.windows import spans_text
 from materializer.errors import (
@@ -63,7 +63,7 @@ class Expiry:
     """
 
     name: str
-    time_type: TimeType
+    time_type: Shown
     before: int
     bound: int
     was: int
@@ -96,7 +96,7 @@ class Thaw:
     """
 
     name: str
-    time_type: TimeType
+    time_type: Shown
     was: int
     dirty: SpanSet
     kept: Estimate
@@ -224,7 +224,7 @@ class Expirer:
         dirt = _dirt(state, bound, observation)
         if dirt.needed and not as_stored:
             shown = spans_text(grid, dirt.needed)
-            end = render(bound, grid.time_type)
+            end = render(bound, grid.shown)
             raise ExpireDirtyError(
                 f"'{state.name}' is dirty below {end} and can only be computed from raw rows there: {shown}",
                 hint=f"run 'materializer refresh {state.name} --end {end}' first, or freeze them as they are stored with "
@@ -236,7 +236,7 @@ class Expirer:
         parent = lineage.parent_of(state.source.path, self.lake.root, view.states)
         expiry = Expiry(
             state.name,
-            definition.time_type,
+            definition.grid.shown,
             before,
             bound,
             state.frozen,
@@ -323,7 +323,7 @@ def _known(estimate: Callable[[], Estimate]) -> Estimate:
 
 
 def _text(instant: int, grid: Grid) -> str:
-    return render(instant, grid.time_type)
+    return render(instant, grid.shown)
 
 
 def _dirt(state: AggregateState, bound: int, observation: Observation) -> _Dirt:

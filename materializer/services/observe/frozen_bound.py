@@ -111,13 +111,13 @@ def computable(window: Span, state: AggregateState, grid: Grid) -> Span:
     """
     if window.end <= state.frozen:
         raise FrozenWindowError(
-            f"'{state.name}' is frozen below {render(state.frozen, grid.time_type)}: "
+            f"'{state.name}' is frozen below {render(state.frozen, grid.shown)}: "
             "nothing there is computed from raw rows again",
             hint=f"take a window that ends later; 'materializer thaw {state.name}' says what giving the history up means",
         )
     if window.end <= state.retired:
         raise RetiredWindowError(
-            f"'{state.name}' does not keep buckets below {render(state.retired, grid.time_type)} (output.retention)",
+            f"'{state.name}' does not keep buckets below {render(state.retired, grid.shown)} (output.retention)",
             hint=f"lengthen output.retention and apply it, then 'materializer invalidate {state.name} --all-time' and a refresh "
             "bring them back",
         )

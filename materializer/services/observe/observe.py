@@ -41,6 +41,16 @@ if TYPE_CHECKING:
     from materializer.spark.run.spark import Spark
 
 
+def missing_source(state: AggregateState, root: str) -> str:
+    """Return what mends a source of which nothing is there: it moved, or the output of another aggregate was deleted."""
+    if parent := lineage.maker_of(state.source.path, root):
+        return f"'materializer repair {parent}' makes it again"
+    return (
+        "if it moved, name its new place in [sources] of materializer.toml and run 'materializer apply FILE' with the "
+        "definition; if it is gone, what is published stays"
+    )
+
+
 MANY_FILES: Final = 20
 """From so many changed files on it counts for the price whether they were read a moment ago."""
 
@@ -148,7 +158,11 @@ class Observation:
 
     def source_version(self, state: AggregateState) -> int:
         """Return the newest version of the source; raises as :meth:`check_source`."""
-        head = self._source.head()
+        try:
+            head = self._source.head()
+        except TableNotFoundError as exc:
+            exc.hint = missing_source(state, self._journal.root)
+            raise
         self.check_source(state, head.table_id, head.version)
         return head.version
 

@@ -141,4 +141,4 @@ def _hint(aggregate: Aggregate, last: int) -> str:
 
 
 def _text(grid: Grid, at: int) -> str:
-    return render(at, grid.time_type)
+    return render(at, grid.shown)

@@ -51,7 +51,7 @@ def whole_window(request: Request, state: AggregateState, grid: Grid) -> Span | 
     if request.options.end is None and end <= start:
         return None
     if end <= start:
-        shown = f"[{render(start, grid.time_type)}, {render(end, grid.time_type)})"
+        shown = f"[{render(start, grid.shown)}, {render(end, grid.shown)})"
         raise RefreshWindowError(f"refresh window {shown} ends before it starts", hint="swap --start and --end")
     if request.options.end is None:
         return grid.within(Span(start, end))

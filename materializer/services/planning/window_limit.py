@@ -158,4 +158,4 @@ class WindowLimit:
         return found or "of the source"
 
     def _time(self, instant: int) -> str:
-        return render(instant, self._observation.aggregate.definition.time_type)
+        return render(instant, self._observation.aggregate.definition.grid.shown)

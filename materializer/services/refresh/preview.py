@@ -9,8 +9,7 @@ from functools import reduce
 from materializer.core.compiled.definition import Definition
 from materializer.core.refresh.invalidation import Cause, Entry
 from materializer.core.refresh.plan import Estimate, ExecutorKind, Plan, Recompute, RollUp, Settle, strategy_of
-from materializer.core.spec.spec import TimeType
-from materializer.core.time.instants import render
+from materializer.core.time.instants import Shown, render
 from materializer.core.time.slice_column import SliceColumn
 from materializer.core.time.spans import EVERYTHING, NEG_INF, Span, SpanSet
 from materializer.journal.events import Captured, Invalidated
@@ -49,7 +48,7 @@ class Preview:
     """
 
     name: str
-    time_type: TimeType
+    time_type: Shown
     window: Span | None
     source_version: int
     captured: Captured | None
@@ -136,7 +135,7 @@ class Coming:
         return definition.grid.cover_set(self.spans | self.column.values_in(self.spans))
 
 
-def _spans(spans: SpanSet, time_type: TimeType) -> str:
+def _spans(spans: SpanSet, time_type: Shown) -> str:
     shown = [f"[{render(s.start, time_type)}, {render(s.end, time_type)})" for s in spans.spans[:2]]
     return ", ".join(shown) + (f" and {len(spans) - 2} more" if len(spans) > 2 else "")
 
@@ -203,7 +202,7 @@ class Previewer:
         outside = dirty_below_newest(note.state) - (SpanSet.of(window) if window else SpanSet())
         return Preview(
             state.name,
-            aggregate.definition.time_type,
+            aggregate.definition.grid.shown,
             window,
             note.source_version,
             note.captured,

@@ -78,6 +78,7 @@ class RefreshReport:
 
     def _repr_html_(self) -> str:
         """Return what was done as HTML, for notebooks."""
+        from materializer.core.refresh.price import shown  # noqa: PLC0415 - as below
         from materializer.services import html  # noqa: PLC0415 - only notebooks show it
 
         head = f"{self.name}: {self.outcome}, source version {self.source_version}, {self.seconds:.2f} s"
@@ -90,7 +91,9 @@ class RefreshReport:
                 run.report.rows_written,
                 run.report.buckets,
                 f"{run.report.seconds:.3f} s",
-                f"{run.report.predicted:.3f} s" if run.report.predicted else None,
+                f"{guess:.3f} s"
+                if (guess := shown(run.report.predicted, run.report.unlearned, run.report.seconds))
+                else None,
             )
             for run in self.runs
         ]

@@ -223,7 +223,7 @@ class Repairer:
         states = self.lake.journal.view().states
         again = stored_extent.frozen_again(replace(state, threshold=threshold), aggregate, states)
         boundary = max(state.frozen, *(event.bound for event in again), NEG_INF)
-        return "" if boundary == NEG_INF else render(boundary, aggregate.definition.time_type)
+        return "" if boundary == NEG_INF else render(boundary, aggregate.definition.grid.shown)
 
 
 @dataclass(slots=True)

@@ -245,7 +245,7 @@ class Backups:
                     continue
                 below = Span(NEG_INF, edge)
                 groups = stored_extent.partials(aggregate).rows_in(SpanSet.of(below))
-                yield Outlived(state.name, edge, render(edge, aggregate.definition.time_type), groups)
+                yield Outlived(state.name, edge, render(edge, aggregate.definition.grid.shown), groups)
 
     def _is_frozen_again(self, state: AggregateState, aggregate: Aggregate, view: View) -> bool:
         """Whether a repair comes before the next refresh, and freezes what has no raw rows."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from materializer.core.time.spans import NEG_INF
-from materializer.errors import MaterializerError
+from materializer.errors import MaterializerError, TableNotFoundError
 from materializer.journal.state import AggregateState, States
 from materializer.lake.log import has_change
 from materializer.lake.table import DeltaFolder
@@ -14,7 +14,7 @@ from materializer.services.definitions import rolled_up
 from materializer.services.definitions.lineage import maker_of
 from materializer.services.observe import source_breaks
 from materializer.services.observe.dirty import dirty_below_newest
-from materializer.services.observe.observe import applied
+from materializer.services.observe.observe import applied, missing_source
 
 FRESH = "fresh"
 
@@ -117,6 +117,8 @@ class Chains:
             head = DeltaFolder.at(state.source.path).head()
             newest = head.version
             problem = problem or source_breaks.problem(state, head)
+        except TableNotFoundError as exc:
+            problem = f"{exc.message}; {missing_source(state, self.root)}"
         except MaterializerError as exc:
             problem = exc.message
         changed = newest

@@ -10,11 +10,12 @@ from materializer.config import Config
 from materializer.core.policy.policies import length_of, policies_of
 from materializer.core.policy.retention import SOURCE
 from materializer.core.policy.table_properties import log_entries_of, retention_hours_of
+from materializer.core.refresh.price import WRONG
 from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.instants import SECOND, render
 from materializer.core.time.spans import NEG_INF
 from materializer.core.time.windows import spans_text
-from materializer.errors import NOTHING, JournalLostError, MaterializerError
+from materializer.errors import NOTHING, JournalLostError, MaterializerError, TableNotFoundError
 from materializer.journal.events import Frozen, SourceIdentity
 from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState, States
@@ -29,6 +30,7 @@ from materializer.services.delivery import registration
 from materializer.services.maintenance.maintain import Maintainer
 from materializer.services.observe import frozen_bound, source_breaks
 from materializer.services.observe.dirty import stuck_spans
+from materializer.services.observe.observe import missing_source
 from materializer.services.planning.prices import prices_of
 from materializer.services.repair.diagnose import TableCondition, diagnose
 from materializer.services.repair.lost import lost_in
@@ -240,7 +242,7 @@ class Doctor:
             yield DoctorFinding("warning", state.name, "doctor.not-frozen", message, hint)
         if wanted <= state.frozen:
             return
-        message = f"source.retention asks to freeze below {render(wanted, grid.time_type)}, and "
+        message = f"source.retention asks to freeze below {render(wanted, grid.shown)}, and "
         if not any(isinstance(e, Frozen) for e in frozen_bound.moved(state, grid)):
             hint = f"run 'materializer refresh {state.name}' before the rows go"
             yield DoctorFinding("warning", state.name, "doctor.not-frozen", f"{message}buckets there are dirty", hint)
@@ -272,7 +274,11 @@ class Doctor:
 
     def _source(self, state: AggregateState, states: States) -> Iterator[DoctorFinding]:
         folder = DeltaFolder.at(state.source.path)
-        head = folder.head()
+        try:
+            head = folder.head()
+        except TableNotFoundError as exc:
+            exc.hint = missing_source(state, self.root)
+            raise
         parent = lineage.parent_of(state.source.path, self.root, states)
         if parent is not None:
             # a lake of an older release may have one
@@ -366,4 +372,9 @@ def _prices(states: States) -> Iterator[DoctorFinding]:
     for (executor, strategy), factor in sorted(factors.items()):
         what = f"a {strategy} by {executor}" if strategy else f"a refresh by {executor}"
         message = f"{what} takes {factor.value:.2f} times what the rates say, by the last {factor.refreshes}"
-        yield DoctorFinding("ok", "prices", "doctor.prices", message)
+        if factor.value < WRONG:
+            yield DoctorFinding("ok", "prices", "doctor.prices", message)
+            continue
+        follows = "predictions and choices count with that; a first refresh of a kind that is not known yet is predicted too short"
+        hint = "look whether the machine is busy or its disk or store is slow; with new refreshes the factor falls"
+        yield DoctorFinding("note", "prices", "doctor.prices", f"{message}: {follows}", hint)

@@ -12,9 +12,8 @@ from materializer.core.policy.retention import clock_edge, latest_instant
 from materializer.core.quality.canaries import Canaries, canaries_of
 from materializer.core.refresh.lateness import Advice, Lateness, advice
 from materializer.core.refresh.plan import RunReport
-from materializer.core.spec.spec import TimeType
 from materializer.core.time.grid import Grid
-from materializer.core.time.instants import SECOND, render
+from materializer.core.time.instants import SECOND, Shown, render
 from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import MaterializerError
 from materializer.journal.fold import policy_of
@@ -84,9 +83,9 @@ class Status:
         holder: The process that works on it now, as text.
         rows: Rows of the output, when its log has the number.
         last: The last refresh that ended.
-        state: ``fresh``, ``behind`` (also if an aggregate that it reads is not fresh), ``dirty``, ``empty``, ``unfinished`` or
-            ``source-unreadable``.
-        problem: Why the source cannot be read.
+        state: ``fresh``, ``behind`` (also if an aggregate that it reads is not fresh), ``dirty``, ``empty``, ``unfinished``,
+            ``source-unreadable`` or ``output-unreadable``.
+        problem: Why the source or the output cannot be read, and what mends it.
         policies: Its refresh policies, newest window first.
         outside: Dirty spans below the newest row in no policy's window; None without policies, or when *now* is not known.
         freshness: Its staleness, compared with its promise; None without a promise.
@@ -115,7 +114,7 @@ class Status:
     name: str
     source: str
     grid: str
-    time_type: TimeType
+    time_type: Shown
     cursor: int
     newest: int | None
     threshold: int
@@ -153,10 +152,18 @@ class Status:
     only_spark: tuple[str, ...] | None = None
     waits_for: Ancestor | None = None
 
+    @property
+    def versions(self) -> str:
+        """The captured version of the source, and the newest one where that is another; it is older in a source that was put back."""
+        newest, cursor = self.newest, self.cursor
+        if newest is None or newest == cursor:
+            return f"{cursor:,}"
+        return f"{cursor:,} of {newest:,}" if newest > cursor else f"{cursor:,}, but the newest is {newest:,}"
+
     def _repr_html_(self) -> str:
         """Return the status as HTML, for notebooks."""
         kind, last, fresh = self.time_type, self.last, self.freshness
-        newest = "not readable" if self.newest is None else f"{self.cursor:,} of {self.newest:,}"
+        newest = "not readable" if self.newest is None else self.versions
         return html.facts(
             f"{self.name}: {self.state}",
             [
@@ -192,7 +199,7 @@ class Statuses(list[Status]):
                 s.name,
                 s.state if not s.problem else f"{s.state}: {s.problem}",
                 s.rows,
-                s.cursor if s.newest in {None, s.cursor} else f"{s.cursor:,} of {s.newest:,}",
+                s.versions,
                 len(s.dirty) or None,
                 s.last.at if s.last else "never",
             )
@@ -268,9 +275,10 @@ class Looker:
         try:
             rows = DeltaFolder.at(aggregate.paths["output"]).rows()
         except MaterializerError as exc:
-            problem = problem or exc.message
+            lost = f"its output cannot be read: {exc.message}; 'materializer repair {state.name}' makes it again"
+            problem = "; ".join(filter(None, (problem, lost)))
         dirty, above = dirty_below_newest(state), chains.waits_for(state)
-        word = replace(seen, problem=problem).word
+        word = "output-unreadable" if problem != seen.problem and not seen.problem else seen.word
         keys = [e.keys for e in state.computable.entries if e.span.start < max(state.threshold, state.extent_end)]
         known = None if any(k is None for k in keys) else len(frozenset().union(*[k for k in keys if k is not None]))
         grid, clock = aggregate.definition.grid, wall_clock()
@@ -280,7 +288,7 @@ class Looker:
             state.name,
             state.source.path,
             aggregate.definition.grid.describe(),
-            aggregate.definition.time_type,
+            aggregate.definition.grid.shown,
             state.cursor,
             newest,
             state.threshold,
@@ -399,12 +407,12 @@ def _withheld(state: AggregateState) -> SpanSet:
     return withheld
 
 
-def text(time_type: TimeType, instant: int) -> str:
+def text(time_type: Shown, instant: int) -> str:
     """Return an instant as text."""
     return render(instant, time_type)
 
 
-def _spans_text(spans: SpanSet, kind: TimeType) -> str:
+def _spans_text(spans: SpanSet, kind: Shown) -> str:
     shown = [f"[{text(kind, s.start)}, {text(kind, s.end)})" for s in spans.spans[:4]]
     return "\n".join(shown) + (f"\nand {len(spans) - 4} more" if len(spans) > 4 else "")
 

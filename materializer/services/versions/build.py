@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from materializer.core.refresh.plan import Plan
-from materializer.core.spec.spec import TimeType
+from materializer.core.time.instants import Shown
 from materializer.core.time.spans import NEG_INF
 from materializer.errors import NotCoveredError
 from materializer.journal.state import AggregateState
@@ -38,7 +38,7 @@ class BuildReport:
     """
 
     name: str
-    time_type: TimeType
+    time_type: Shown
     refreshes: tuple[RefreshReport, ...]
     lack: Lack = field(default_factory=Lack)
     why_not: str = ""
@@ -103,7 +103,7 @@ class Builder:
             if not lack or left == 0 or not report.runs:
                 break
         built = BuildReport(
-            name, aggregate.definition.time_type, tuple(done), lack, seconds=time.perf_counter() - began
+            name, aggregate.definition.grid.shown, tuple(done), lack, seconds=time.perf_counter() - began
         )
         if not switches:
             return replace(built, why_not="asked")

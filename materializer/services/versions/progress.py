@@ -6,7 +6,8 @@ import time
 from dataclasses import dataclass, replace
 
 from materializer.core.compiled.difference_lines import differences
-from materializer.core.spec.spec import AggregateSpec, TimeType
+from materializer.core.spec.spec import AggregateSpec
+from materializer.core.time.instants import Shown
 from materializer.core.time.spans import EVERYTHING, SpanSet
 from materializer.journal.state import AggregateState
 from materializer.lake.extent import files
@@ -37,7 +38,7 @@ class NextVersion:
     built: float
     rows: int
     missing: SpanSet
-    time_type: TimeType
+    time_type: Shown
     grid: str
     cursor: int
     behind: bool
@@ -75,7 +76,7 @@ def next_version(state: AggregateState, build: AggregateState | None, root: str)
         1.0 if not lack.spans else max(0.0, 1 - rows / needed) if needed else 0.0,
         rows,
         lack.spans,
-        aggregate.definition.time_type,
+        aggregate.definition.grid.shown,
         grid.describe(),
         build.cursor,
         lack.behind is not None,

@@ -7,6 +7,7 @@ import pytest
 
 from materializer.adapters.cli.output import TextOutput
 from materializer.adapters.cli.render.apply import ApplyResult
+from materializer.adapters.cli.render.new import LookResult
 from materializer.adapters.cli.render.plan import PlanResult
 from materializer.adapters.cli.render.policy import PolicyListResult
 from materializer.adapters.cli.render.refresh import RefreshResult
@@ -14,12 +15,15 @@ from materializer.adapters.cli.render.result import DONE, FOUND, IDLE
 from materializer.adapters.cli.render.show import ShowResult
 from materializer.adapters.cli.render.status import StatusResult
 from materializer.adapters.cli.words import spans, wrapped
+from materializer.core.language.new_text import Answers
+from materializer.core.language.suggest import ColumnFacts, SourceFacts
 from materializer.core.policy.policies import Policy
 from materializer.core.refresh.lateness import advice
 from materializer.core.refresh.plan import Estimate, ReadCost
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import Span, SpanSet
 from materializer.errors import DefinitionError, StorageError
+from materializer.services.definitions.starting import NewDefinition
 from tests.adapters.cli import samples
 
 ALL = {**samples.RESULTS, **samples.OTHERS, **{f"{k} idle": v for k, v in samples.IDLE.items()}}
@@ -98,6 +102,25 @@ def test_a_backfill_without_a_terminal_writes_a_line_for_each_run():
     assert run == "  run 1/3: [the beginning, 2013-12-08T00:00:00Z), 2,416 rows, 12 buckets, 0.62 s, 1.24 s left"
 
 
+@pytest.mark.parametrize(
+    ("executor", "line"),
+    [
+        ("local", "  run 2/2 (not 3: the rest was estimated anew): "),
+        ("", "  run 2/2 (not 3: Spark takes more rows in a run): "),
+    ],
+)
+def test_another_number_of_runs_is_explained(executor: str, line: str) -> None:
+    """
+    Of a backfill that ends earlier than its first line said, the last line says how many were expected and why.
+    """
+    out = io.StringIO()
+    with TextOutput(out, io.StringIO()).watch("flights_hourly", samples.TS, is_long=True) as watch:
+        for left, by in ((2, "local"), (0, executor)):
+            watch.on_run(replace(samples.RUN, runs_left=left, report=replace(samples.RUN.report, executor=by)))
+
+    assert out.getvalue().splitlines()[1].startswith(line)
+
+
 class Terminal(io.StringIO):
     """A text stream that says it is a terminal."""
 
@@ -144,6 +167,33 @@ def test_rows_too_wide_for_the_terminal_are_shown_one_below_the_other():
     told = text_of(wide)
     assert "x" * 150 in told
     assert told.count("bucket") == 2
+    assert told.startswith("one row below the other: 2 columns need ")
+
+
+def test_the_slice_of_an_engine_is_not_shown():
+    """
+    It divides the work; JSON has it as before, and a bucket of that name is shown.
+    """
+    rows = ShowResult("windows", ("slice", "time", "v"), (("2024-03-01", "2024-03-01T05", 1),), has_slice=True)
+
+    assert text_of(rows).split() == ["time", "v", "2024-03-01T05", "1"]
+    assert ["slice", "time", "v"] == rows.form()["columns"]
+    assert text_of(replace(rows, has_slice=False)).startswith("slice")
+
+
+def test_epoch_milliseconds_of_a_source_are_shown_as_times():
+    """
+    `new` names the first and the last day of the time column; other integers are counted.
+    """
+    columns = tuple(
+        ColumnFacts(name, "bigint", distinct=2, least=1_795_132_800_000, most=1_796_947_200_000)
+        for name in ("at", "id")
+    )
+    answers = Answers("days", "events", "at", "ms", "1 day", (), ("count(*) AS n",))
+    told = text_of(LookResult(NewDefinition(answers, "events", 1, SourceFacts(columns, 2, 2), (), "", "")))
+
+    assert "2026-11-20 to 2026-12-11" in told
+    assert "2 values" in told
 
 
 def test_spans_are_never_broken_at_their_blank():

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from materializer.errors import TableNotFoundError, UnknownAggregateError
 from materializer.services.definitions.sources import resolve_source
-from tests.services.no_spark import Lake, view
+from tests.services.no_spark import RAW, Lake, view
 
 
 def _no_engine() -> None:
@@ -24,6 +25,21 @@ def test_a_source_that_was_meant_is_named(tmp_path: Path, name: str, hint: str) 
         resolve_source(name, str(tmp_path), {"trades": "raw/trades"}, {}, _no_engine)  # type: ignore[arg-type]
 
     assert caught.value.hint.startswith(hint)
+
+
+@pytest.mark.parametrize(("name", "meant"), [("evnts", "events"), ("data/evnets", "data/events")])
+def test_a_table_beside_the_place_that_was_meant_is_named(tmp_path: Path, name: str, meant: str) -> None:
+    """
+    As it has to be written; what the hint names is found, and a folder without a table is none.
+    """
+    there, root = tmp_path / meant, str(tmp_path)
+    DeltaTable.create(str(there), RAW)
+    (there.parent / "evnt").mkdir()
+    with pytest.raises(TableNotFoundError) as caught:
+        resolve_source(name, root, {}, {}, _no_engine)  # type: ignore[arg-type]
+
+    assert f"did you mean `{meant}`?" == caught.value.hint
+    assert str(there) == resolve_source(meant, root, {}, {}, _no_engine).path  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("name", "hint"), [("huors", "did you mean 'Hours'?"), ("sessions", "name one of them")])

@@ -227,6 +227,7 @@ def test_late_rows_make_the_window_longer(tmp_path: Path) -> None:
 
     assert minutes(on_time["start_offset"]) < 10 * 24 * 60 <= minutes(late["start_offset"])
     assert on_time["start_offset"] == history["start_offset"]
+    assert "days" in late["start_offset"], "a long window is written in days, not in minutes"
 
 
 def minutes(length: str) -> int:

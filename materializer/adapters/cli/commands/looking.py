@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import typer
 
 from materializer.adapters.cli.call import CommandCall, command
@@ -56,7 +58,7 @@ def status(call: CommandCall, name: MaybeName = None, *, now: Now = None) -> Non
 def history(call: CommandCall, name: Name, *, limit: Limit = 20) -> None:
     """Print the last refreshes of an aggregate, newest first."""
     ended = call.lake.history(name, limit)
-    call.show(HistoryResult(name, call.lake.grid(name).time_type, tuple(ended)))
+    call.show(HistoryResult(name, call.lake.grid(name).shown, tuple(ended)))
 
 
 def show(
@@ -73,11 +75,12 @@ def show(
     if how:
         call.show(HowResult(name, call.lake.how_to_read(name)))
         return
+    has_slice = call.lake.has_slice(name)
     if fresh:
-        call.show(_fresh(call, name, limit, start, end))
+        call.show(replace(_fresh(call, name, limit, start, end), has_slice=has_slice))
         return
     columns, rows = call.lake.show(name, limit=limit, start=start, end=end)
-    call.show(ShowResult(name, tuple(columns), tuple(rows)))
+    call.show(ShowResult(name, tuple(columns), tuple(rows), has_slice=has_slice))
 
 
 def export(
@@ -116,7 +119,7 @@ def verify(
                     hint=f"'materializer invalidate {name} --all-time' and a refresh compute it again; report what differed",
                 )
             )
-        return VerifyResult(report, call.lake.grid(name).time_type)
+        return VerifyResult(report, call.lake.grid(name).shown)
 
     wrong: list[VerifyFailedError] = []
     call.each("verified", call.names(name, is_all=every), one)
@@ -147,7 +150,7 @@ def check(
             wrong.append(
                 QualityCheckError(f"what '{name}' publishes does not meet its expectations: {text}", hint=hint)
             )
-        return CheckResult(report, call.lake.grid(name).time_type)
+        return CheckResult(report, call.lake.grid(name).shown)
 
     wrong: list[QualityCheckError] = []
     call.each("checked", call.names(name, is_all=every), one)

@@ -87,7 +87,7 @@ def run(
 
     def one(which: tuple[str, str]) -> RefreshResult:
         aggregate, policy = which
-        kind = call.lake.grid(aggregate).time_type
+        kind = call.lake.grid(aggregate).shown
         with call.output.watch(aggregate, kind, is_long=False) as w:
             done = call.lake.run_policy(aggregate, policy, now, on_plan=w.on_plan, on_run=w.on_run)
         return RefreshResult(done.report, kind, done.policy, done.now)

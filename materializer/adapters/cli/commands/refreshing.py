@@ -96,7 +96,7 @@ def refresh(
     """Make every whole bucket of a window true; computes what is dirty and nothing else."""
 
     def one(name: str) -> RefreshResult:
-        kind = call.lake.grid(name).time_type
+        kind = call.lake.grid(name).shown
         with call.output.watch(name, kind, is_long=False) as w:
             report = call.lake.refresh(
                 name,
@@ -138,7 +138,7 @@ def backfill(
     """Refresh a window in runs; can be stopped and run again, what is not done stays dirty."""
 
     def one(name: str) -> RefreshResult:
-        kind = call.lake.grid(name).time_type
+        kind = call.lake.grid(name).shown
         with call.output.watch(name, kind, is_long=True) as w:
             report = call.lake.backfill(
                 name,
@@ -174,4 +174,4 @@ def invalidate(
     if all_time == (start is not None or end is not None):
         raise UsageError("give --start or --end, or --all-time, and not both", hint="an end that is left out is open")
     declared = call.lake.invalidate(name, start, end, reason=reason)
-    call.show(InvalidateResult(name, call.lake.grid(name).time_type, declared, reason))
+    call.show(InvalidateResult(name, call.lake.grid(name).shown, declared, reason))

@@ -73,6 +73,6 @@ def abandon(call: CommandCall, name: Name) -> None:
 
 def build_one(call: CommandCall, name: str, **how: Any) -> BuildReport:
     """Build the next version of one aggregate, showing its runs."""
-    kind = call.lake.next_grid(name).time_type
+    kind = call.lake.next_grid(name).shown
     with call.output.watch(name, kind, is_long=True) as w:
         return call.lake.build(name, on_plan=w.on_plan, on_run=w.on_run, **how)

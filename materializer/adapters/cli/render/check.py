@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from materializer.adapters.cli.render.result import Result, value_form, window_form
 from materializer.adapters.cli.words import count, duration, span, wrapped
-from materializer.core.spec.spec import TimeType
+from materializer.core.time.instants import Shown
 
 if TYPE_CHECKING:
     from materializer.services.quality.check import CheckReport
@@ -20,7 +20,7 @@ class CheckResult(Result):
 
     listing = "checked"
     report: CheckReport
-    time_type: TimeType
+    time_type: Shown
 
     def form(self) -> dict[str, Any]:
         r = self.report

@@ -8,13 +8,13 @@ from typing import Any
 from materializer.adapters.cli.render.result import spans_form, value_form
 from materializer.adapters.cli.words import spans
 from materializer.core.quality.verdict import Finding
-from materializer.core.spec.spec import TimeType
+from materializer.core.time.instants import Shown
 from materializer.core.time.spans import SpanSet
 
 _SUITES = ("output", "source", "canaries")
 
 
-def gate_form(verdict: Mapping[str, Any], kind: TimeType) -> dict[str, Any] | None:
+def gate_form(verdict: Mapping[str, Any], kind: Shown) -> dict[str, Any] | None:
     """Return what a gate decided; None where there was none."""
     if not verdict:
         return None
@@ -30,7 +30,7 @@ def gate_form(verdict: Mapping[str, Any], kind: TimeType) -> dict[str, Any] | No
     }
 
 
-def gate_text(verdict: Mapping[str, Any], kind: TimeType) -> str:
+def gate_text(verdict: Mapping[str, Any], kind: Shown) -> str:
     """Return what a gate decided, in one sentence; "" where there was none."""
     parts = [_suite_text(of, verdict[of]) for of in _SUITES if of in verdict]
     if withheld := verdict.get("held"):

@@ -10,7 +10,7 @@ from materializer.adapters.cli.render.gate import gate_form, gate_text
 from materializer.adapters.cli.render.refresh import counted_form
 from materializer.adapters.cli.render.result import Result, span_form
 from materializer.adapters.cli.words import count, duration, number, span, table, wrapped
-from materializer.core.spec.spec import TimeType
+from materializer.core.time.instants import Shown
 
 if TYPE_CHECKING:
     from materializer.journal.state import Ended
@@ -21,7 +21,7 @@ class HistoryResult(Result):
     """The last refreshes of one aggregate, newest first."""
 
     name: str
-    time_type: TimeType
+    time_type: Shown
     refreshes: tuple[Ended, ...]
 
     def form(self) -> dict[str, Any]:
@@ -42,7 +42,7 @@ class HistoryResult(Result):
                 yield from wrapped(f"gate: {gate}", " " * 9, width=width)
 
 
-def ended_form(e: Ended, kind: TimeType) -> dict[str, Any]:
+def ended_form(e: Ended, kind: Shown) -> dict[str, Any]:
     """Return one refresh that has ended."""
     return {
         "refresh": e.n,
@@ -58,6 +58,8 @@ def ended_form(e: Ended, kind: TimeType) -> dict[str, Any]:
 
 def ended_text(e: Ended) -> str:
     """Return what a refresh did before it ended."""
+    from materializer.core.refresh.price import shown  # noqa: PLC0415 - a refresh without work shows none
+
     r = e.report
     if e.outcome == "switched":
         return f"version {r.source_version} of another definition, {count(r.commits, 'commit')}, {duration(r.seconds)}"
@@ -66,7 +68,8 @@ def ended_text(e: Ended) -> str:
     read = f"read {count(r.rows_read, 'row')}, wrote {number(r.rows_written)} in {count(r.buckets, 'bucket')}"
     lane = f", written by {'the driver' if r.lane == 'driver' else 'Spark'}" if r.lane else ""
     jobs = "without Spark" if r.executor == "local" else count(r.jobs, "Spark job")
-    guess = f" (predicted {duration(r.predicted)})" if r.predicted else ""
+    predicted = shown(r.predicted, r.unlearned, r.seconds)
+    guess = f" (predicted {duration(predicted)})" if predicted else ""
     return (
         f"version {r.source_version}, {read}, {jobs}, {count(r.commits, 'commit')}, {duration(r.seconds)}{guess}{lane}"
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 from materializer.adapters.cli.render.result import Result, span_form
 from materializer.adapters.cli.words import span, wrapped
-from materializer.core.spec.spec import TimeType
+from materializer.core.time.instants import Shown
 from materializer.core.time.spans import Span
 
 
@@ -17,7 +17,7 @@ class InvalidateResult(Result):
     """What was declared dirty."""
 
     name: str
-    time_type: TimeType
+    time_type: Shown
     span: Span
     reason: str
 

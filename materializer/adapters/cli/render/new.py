@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from materializer.adapters.cli.render.apply import feed_lines
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from materializer.core.language.suggest import ColumnFacts
     from materializer.services.definitions.starting import NewDefinition
 
+_TICKS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+"""Ticks of a second by resolution."""
 MOST_SHOWN = 30
 """Columns that a table of the terminal lists."""
 
@@ -36,11 +39,22 @@ class LookResult(Result):
         yield from wrapped(f"{new.path}: version {new.version}, {rows}{seen}", width=width)
         yield ""
         shown = new.facts.columns[:MOST_SHOWN]
-        cells = [(_short(c.name, 30), _short(c.type, 24), _values(c), self._use(c.name)) for c in shown]
+        cells = [(_short(c.name, 30), _short(c.type, 24), _values(c, self._tick(c)), self._use(c.name)) for c in shown]
         yield from table(("column", "type", "values", "use"), cells, indent=2)
         if rest := len(new.facts.columns) - len(shown):
             yield f"  and {count(rest, 'column')} more"
         yield ""
+
+    def _tick(self, column: ColumnFacts) -> Fraction:
+        """Return the microseconds of a tick of a column that holds times; 0 for other columns."""
+        if column.type in {"timestamp", "timestamp_ntz", "date"}:
+            return Fraction(1)
+        answers = self.new.answers
+        return (
+            Fraction(1_000_000, _TICKS[answers.resolution])
+            if column.name == answers.time and answers.resolution
+            else Fraction(0)
+        )
 
     def _use(self, name: str) -> str:
         answers = self.new.answers
@@ -133,14 +147,14 @@ def _column_form(column: ColumnFacts) -> dict[str, Any]:
     return {name: known[name] for name in ("name", "type", "distinct", "nulls")}
 
 
-def _values(column: ColumnFacts) -> str:
-    """Return what the sample says of the values of a column, in a few words."""
+def _values(column: ColumnFacts, tick: Fraction) -> str:
+    """Return what the sample says of the values of a column, in a few words; *tick* as :meth:`LookResult._tick` returns it."""
     if column.distinct is None:
         return ""
     nulls = f", {number(column.nulls)} null" if column.nulls else ""
     text = count(column.distinct, "value")
-    if column.type in {"timestamp", "timestamp_ntz", "date"} and column.least is not None:
-        text = f"{_day(column.least)} to {_day(column.most)}"
+    if tick and column.least is not None:
+        text = f"{_day(int(column.least * tick))} to {_day(int(column.most * tick))}"
     return f"{text}{nulls}"
 
 

@@ -31,7 +31,7 @@ from materializer.core.refresh.plan import (
     Step,
     strategy_of,
 )
-from materializer.core.spec.spec import TimeType
+from materializer.core.time.instants import Shown
 from materializer.core.time.spans import SpanSet
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def _price(seconds: float, starting: float) -> str:
     return "; ".join(filter(None, [f"about {duration(seconds)} in all" if seconds else "", start]))
 
 
-def _plan_form(plan: Plan, kind: TimeType) -> dict[str, Any]:
+def _plan_form(plan: Plan, kind: Shown) -> dict[str, Any]:
     return {
         "refresh": plan.n,
         "source_version": plan.source_version,
@@ -149,7 +149,7 @@ def _plan_form(plan: Plan, kind: TimeType) -> dict[str, Any]:
     }
 
 
-def step_form(step: Step, kind: TimeType) -> dict[str, Any]:
+def step_form(step: Step, kind: Shown) -> dict[str, Any]:
     """Return a step with its reasons."""
     estimate, rejected = (Estimate(), ()) if isinstance(step, Settle) else (step.estimate, step.rejected)
     return {
@@ -163,7 +163,7 @@ def step_form(step: Step, kind: TimeType) -> dict[str, Any]:
     }
 
 
-def _step_lines(at: int, step: Step, kind: TimeType, width: int) -> Iterator[str]:
+def _step_lines(at: int, step: Step, kind: Shown, width: int) -> Iterator[str]:
     yield f"  step {at}: {strategy_of(step)}"
     pairs = [("buckets in", spans(step.spans, kind)), ("because", _why(step))]
     if not isinstance(step, Settle):
@@ -173,7 +173,7 @@ def _step_lines(at: int, step: Step, kind: TimeType, width: int) -> Iterator[str
     yield from labelled(pairs, width=width, indent=4)
 
 
-def short_plan_lines(name: str, plan: Plan, kind: TimeType, width: int) -> Iterator[str]:
+def short_plan_lines(name: str, plan: Plan, kind: Shown, width: int) -> Iterator[str]:
     """Yield a plan in short: a line, and one for each step."""
     yield f"{name}: refresh {plan.n} at source version {plan.source_version}"
     for step in [s for s in plan.steps if not isinstance(s, Settle)] or plan.steps:
@@ -242,11 +242,11 @@ def _makes(windows: int) -> str:
     return f"at most {count(windows, 'window')}" if windows else ""
 
 
-def below_form(frozen: int, dirty: SpanSet, kind: TimeType) -> dict[str, Any]:
+def below_form(frozen: int, dirty: SpanSet, kind: Shown) -> dict[str, Any]:
     """Return the time that no refresh computes again, and the dirt in it."""
     return {"frozen_below": instant_form(frozen, kind), "stuck": spans_form(dirty, kind)}
 
 
-def stuck_text(dirty: SpanSet, kind: TimeType) -> str:
+def stuck_text(dirty: SpanSet, kind: Shown) -> str:
     """Return what is said of dirt that no refresh takes; "" when there is none."""
     return f"{spans(dirty, kind)}, dirty below the frozen bound and kept as it is" if dirty else ""

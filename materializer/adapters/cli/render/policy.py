@@ -34,7 +34,7 @@ class PolicyListResult(Result):
             catch = ", takes dirt of no policy along" if p.policy.catch_dirt else ""
             pairs = [
                 ("covers", f"from {_offsets(p)}"),
-                ("window", "no whole bucket now" if p.window is None else span(p.window, p.grid.time_type)),
+                ("window", "no whole bucket now" if p.window is None else span(p.window, p.grid.shown)),
                 ("schedule", p.policy.schedule or "none; by hand, or when data arrives"),
                 ("due", _due(p)),
                 ("last run", "never" if p.last_now is None else f"at {render_now(p.last_now, p.grid)}"),
@@ -55,7 +55,7 @@ def policy_form(p: PolicyState) -> dict[str, Any]:
         "max_runs": policy.max_runs,
         "order": policy.order,
         "catch_dirt": policy.catch_dirt,
-        "window": window_form(p.window, p.grid.time_type),
+        "window": window_form(p.window, p.grid.shown),
         "last_now": None if p.last_now is None else render_now(p.last_now, p.grid),
         "next_due": None if p.next_due is None else render(p.next_due, TimeType.TIMESTAMP),
         "due": p.is_due,

@@ -12,7 +12,7 @@ from materializer.adapters.cli.render.plan import below_form, step_form, stuck_t
 from materializer.adapters.cli.render.result import DONE, IDLE, Result, span_form, spans_form, window_form
 from materializer.adapters.cli.words import count, duration, instant, labelled, number, span, spans, wrapped
 from materializer.core.refresh.plan import Plan, RunReport
-from materializer.core.spec.spec import TimeType
+from materializer.core.time.instants import Shown
 from materializer.core.time.spans import NEG_INF
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class RefreshResult(Result):
 
     listing = "refreshes"
     report: RefreshReport
-    time_type: TimeType
+    time_type: Shown
     policy: str | None = None
     now: str | int | None = None
 
@@ -132,7 +132,7 @@ class RefreshResult(Result):
         return f"history is frozen below {at} now; {then}" if self.report.delete else ""
 
 
-def run_form(run: RunDone, kind: TimeType) -> dict[str, Any]:
+def run_form(run: RunDone, kind: Shown) -> dict[str, Any]:
     """Return one run of a refresh."""
     return {
         "refresh": run.plan.n,
@@ -170,9 +170,34 @@ def run_text(report: RunReport) -> str:
     return ", ".join(parts)
 
 
-def run_line(at: int, report: RunReport, plan: Plan, runs_left: int, seconds_left: float | None, kind: TimeType) -> str:
-    """Return a line of progress: a run of a backfill."""
-    about = f"/{number(at + runs_left)}" if runs_left else ""
+def run_line(
+    at: int,
+    report: RunReport,
+    plan: Plan,
+    runs_left: int,
+    seconds_left: float | None,
+    kind: Shown,
+    estimated: int = 0,
+    *,
+    is_first_of_spark: bool = False,
+) -> str:
+    """Return a line of progress: a run of a backfill.
+
+    Args:
+        at: Its number.
+        report: What it did.
+        plan: Its plan.
+        runs_left: Runs after it, as estimated.
+        seconds_left: What these take.
+        kind: Type of the time column.
+        estimated: Runs in all, as the run before it let expect; 0 before the first.
+        is_first_of_spark: Whether Spark computed it, and this process the one before.
+    """
+    runs = at + runs_left
+    about = f"/{number(runs)}" if runs_left or estimated not in {0, runs} else ""
+    if estimated not in {0, runs}:
+        why = "Spark takes more rows in a run" if is_first_of_spark else "the rest was estimated anew"
+        about += f" (not {number(estimated)}: {why})"
     left = f", {duration(seconds_left)} left" if seconds_left is not None and runs_left else ""
     what = f"{count(report.rows_read, 'row')}, {count(report.buckets, 'bucket')}, {duration(report.seconds)}{left}"
     return f"  run {number(at)}{about}: {span(plan.window, kind)}, {what}"

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from materializer.core.spec.spec import TimeType
-from materializer.core.time.instants import render
+from materializer.core.time.instants import Shown, render
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 
 if TYPE_CHECKING:
@@ -45,24 +44,24 @@ class Result(ABC):
         """Yield the text, without colour, in lines of at most about *width* columns."""
 
 
-def instant_form(value: int, kind: TimeType) -> str | int | None:
+def instant_form(value: int, kind: Shown) -> str | int | None:
     """Return an instant as ISO text, as an integer for integer time, and as None for an end that does not exist."""
     if value in {NEG_INF, POS_INF}:
         return None
     return value if kind.is_integer else render(value, kind)
 
 
-def span_form(span: Span, kind: TimeType) -> dict[str, Any]:
+def span_form(span: Span, kind: Shown) -> dict[str, Any]:
     """Return a span as an object of its two ends."""
     return {"start": instant_form(span.start, kind), "end": instant_form(span.end, kind)}
 
 
-def window_form(window: Span | None, kind: TimeType) -> dict[str, Any] | None:
+def window_form(window: Span | None, kind: Shown) -> dict[str, Any] | None:
     """Return a span that may be missing."""
     return None if window is None else span_form(window, kind)
 
 
-def spans_form(spans: SpanSet, kind: TimeType) -> list[dict[str, Any]]:
+def spans_form(spans: SpanSet, kind: Shown) -> list[dict[str, Any]]:
     """Return spans as a list of objects."""
     return [span_form(s, kind) for s in spans]
 

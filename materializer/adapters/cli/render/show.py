@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from materializer.adapters.cli.render.result import Result, cell, estimate_form, value_form
@@ -66,12 +66,16 @@ class ShowResult(Result):
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
     fresh: FreshCost | None = None
+    has_slice: bool = False
+    """Whether the first column is the slice of an engine, which divides the work and is no result."""
 
     def form(self) -> dict[str, Any]:
         return {**_rows_form(self), "fresh": None if self.fresh is None else self.fresh.form()}
 
     def lines(self, width: int) -> Iterator[str]:
-        yield from _rows_lines(self, "no rows there", width)
+        first = 1 if self.has_slice and len(self.columns) > 1 else 0
+        shown = replace(self, columns=self.columns[first:], rows=tuple(row[first:] for row in self.rows))
+        yield from _rows_lines(shown, "no rows there", width)
         if self.fresh is not None:
             yield from self.fresh.lines(width)
 
@@ -112,6 +116,11 @@ def _rows_lines(result: ShowResult | ChangesResult, none: str, width: int) -> It
     if max(map(len, whole)) <= width:
         yield from whole
         return
+    needs = (
+        f"{count(len(result.columns), 'column')} need {max(map(len, whole))} characters, and the terminal has {width}"
+    )
+    yield from wrapped(f"one row below the other: {needs}", width=width)
+    yield ""
     for at, row in enumerate(texts):
         if at:
             yield ""

@@ -16,7 +16,7 @@ from materializer.adapters.cli.words import count, duration, instant, labelled, 
 from materializer.core.policy.policies import describe_offset
 from materializer.core.quality.canaries import CONFIDENCE, Canaries
 from materializer.core.refresh.lateness import Advice, in_words
-from materializer.core.spec.spec import TimeType
+from materializer.core.time.instants import Shown
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ _STATES = {
     "empty": "nothing has been materialised yet; refresh or backfill it",
     "unfinished": "a refresh has not ended; the next command that writes ends it first",
     "source-unreadable": "the source cannot be read",
+    "output-unreadable": "the output cannot be read",
 }
 
 
@@ -132,10 +133,9 @@ def _waits_text(s: Status, above: Ancestor) -> str:
 
 
 def _row(s: Status) -> tuple[str, ...]:
-    behind = "" if s.newest in {None, s.cursor} else f" of {s.newest}"
     dirty = count(len(s.dirty), "span") if s.dirty else "-"
     rows = "?" if s.rows is None else number(s.rows)
-    return (s.name, s.state, rows, f"{s.cursor}{behind}", dirty, s.last.at if s.last else "never")
+    return (s.name, s.state, rows, s.versions, dirty, s.last.at if s.last else "never")
 
 
 def _pairs(s: Status) -> Iterator[tuple[str, str]]:
@@ -226,22 +226,22 @@ def _promise_text(f: Freshness) -> str:
     return f"{outcome}: at most {describe_offset(f.promise)} stale, and {'nothing is missing' if stale == 0 else text}"
 
 
-def _check_form(check: Mapping[str, Any], kind: TimeType) -> dict[str, Any]:
+def _check_form(check: Mapping[str, Any], kind: Shown) -> dict[str, Any]:
     window = None if check["window"] is None else Span.from_json(check["window"])
     return {**value_form(check), "window": window_form(window, kind)}
 
 
-def _check_text(check: Mapping[str, Any], kind: TimeType) -> str:
+def _check_text(check: Mapping[str, Any], kind: Shown) -> str:
     where = f" in {span(Span.from_json(check['window']), kind)}" if check["window"] else ""
     met = f"{count(len(check['failed']), 'expectation')} not met" if check["failed"] else "all met"
     return f"{check['at']}, version {check['version']}{where}: {met}"
 
 
-def _canaries_form(c: Canaries, kind: TimeType) -> dict[str, Any]:
+def _canaries_form(c: Canaries, kind: Shown) -> dict[str, Any]:
     return {**asdict(c), "differed": spans_form(c.differed, kind), "at_most": c.at_most, "confidence": CONFIDENCE}
 
 
-def _canaries_text(c: Canaries, kind: TimeType) -> str:
+def _canaries_text(c: Canaries, kind: Shown) -> str:
     """Return what canaries found so far, and what it bounds."""
     when = "in every refresh" if c.every == 1 else f"once in {c.every} refreshes"
     parts = [f"{count(c.count, 'published bucket')} and {c.count} about to be, {when}"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from materializer.adapters.cli.render.result import Result, instant_form, spans_form
 from materializer.adapters.cli.words import count, duration, instant, labelled, number, spans, wrapped
-from materializer.core.spec.spec import TimeType
+from materializer.core.time.instants import Shown
 from materializer.core.time.spans import NEG_INF
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class VerifyResult(Result):
 
     listing = "verified"
     report: VerifyReport
-    time_type: TimeType
+    time_type: Shown
 
     def form(self) -> dict[str, Any]:
         r, kind = self.report, self.time_type

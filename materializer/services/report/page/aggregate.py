@@ -12,7 +12,8 @@ from materializer.core.quality.verdict import Finding
 from materializer.core.refresh.lateness import STEPS
 from materializer.core.refresh.plan import Plan, Recompute, Settle, strategy_of
 from materializer.core.refresh.strategies import reason_of
-from materializer.core.spec.spec import AggregateSpec, TimeType
+from materializer.core.spec.spec import AggregateSpec
+from materializer.core.time.instants import Shown
 from materializer.core.time.spans import SpanSet
 from materializer.errors import MaterializerError
 from materializer.journal.state import AggregateState, Ended
@@ -98,7 +99,7 @@ def _facts(state: AggregateState, status: Status, spec: AggregateSpec) -> dict[s
     }
 
 
-def _refreshes(ended: Iterable[Ended], kind: TimeType) -> dict[str, list[Any]]:
+def _refreshes(ended: Iterable[Ended], kind: Shown) -> dict[str, list[Any]]:
     """Return refreshes as columns, oldest first."""
     names = (
         "n",
@@ -236,7 +237,7 @@ def _failing(aggregate: Aggregate, last: int) -> list[dict[str, Any]]:
 # -- the next plan -------------------------------------------------------------------------------------------------------
 
 
-def _plan(preview: Callable[[], Preview] | None, kind: TimeType) -> tuple[dict[str, Any] | None, SpanSet]:
+def _plan(preview: Callable[[], Preview] | None, kind: Shown) -> tuple[dict[str, Any] | None, SpanSet]:
     """Return what the next refresh would do, None if nothing; and what versions that are not captured yet make dirty."""
     if preview is None:
         return None, SpanSet()
@@ -264,7 +265,7 @@ def _plan(preview: Callable[[], Preview] | None, kind: TimeType) -> tuple[dict[s
     return form, captured
 
 
-def _step(plan: Plan, i: int, kind: TimeType) -> dict[str, Any]:
+def _step(plan: Plan, i: int, kind: Shown) -> dict[str, Any]:
     step = plan.steps[i]
     found: dict[str, Any] = {"strategy": strategy_of(step), "spans": spans(step.spans.at_most(50), kind)}
     if isinstance(step, Settle):

@@ -15,6 +15,7 @@ from materializer.services.report.status import Status
 
 RANKS: Final = (
     "source-unreadable",
+    "output-unreadable",
     "unfinished",
     "withheld",
     "promise broken",
@@ -92,7 +93,7 @@ def _rank(s: Status) -> tuple[str, str]:
     gate = f"the gate withholds {len(withheld)} span" + "s"[: len(withheld) != 1]
     failed = 0 if s.last_check is None else len(s.last_check["failed"])
     cases = (
-        (s.state == "source-unreadable", "source-unreadable", s.problem),
+        (s.state in {"source-unreadable", "output-unreadable"}, s.state, s.problem),
         (s.state == "unfinished", "unfinished", s.holder or f"refresh {s.open_refresh} has not ended"),
         (bool(withheld), "withheld", gate),
         (s.freshness is not None and s.freshness.is_kept is False, "promise broken", "it is older than it promises"),

@@ -69,7 +69,7 @@ class Pages:
     def _aggregate(self, state: AggregateState, status: Status, history: list[dict[str, Any]]) -> dict[str, Any]:
         lake = replace(self.of, engine=_no_spark)
         ended: list[Ended] = [*folded(history, {e.n for e in state.ended}), *state.ended]
-        is_done = status.state in {"fresh", "source-unreadable"}
+        is_done = status.state in {"fresh", "source-unreadable", "output-unreadable"}
         preview = None if is_done else partial(Previewer(lake).preview, state.name, RefreshOptions())
         return aggregate_page(state, lake.aggregate(state), status, ended, preview)
 

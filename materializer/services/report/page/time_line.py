@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from materializer.core.refresh.invalidation import Cause
 from materializer.core.refresh.strategies import reason_of
-from materializer.core.spec.spec import TimeType
 from materializer.core.time.grid import FixedGrid, Grid
+from materializer.core.time.instants import Shown
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import MaterializerError
 from materializer.journal.state import AggregateState
@@ -136,7 +136,7 @@ def _why(cause: Cause, keys: Any, after: int | None) -> str:
     return f"{reason_of(cause)}{since}{of}"
 
 
-def _bounds(state: AggregateState, status: Status, kind: TimeType) -> Iterator[dict[str, Any]]:
+def _bounds(state: AggregateState, status: Status, kind: Shown) -> Iterator[dict[str, Any]]:
     """Yield the edges that are drawn as lines."""
     named = {
         "threshold": (state.threshold, "below it everything was materialised once; changes there are logged"),
@@ -152,7 +152,7 @@ def _bounds(state: AggregateState, status: Status, kind: TimeType) -> Iterator[d
             yield {"name": name, "at": instant(at, kind), "why": why}
 
 
-def _policies(status: Status, kind: TimeType) -> Iterator[dict[str, Any]]:
+def _policies(status: Status, kind: Shown) -> Iterator[dict[str, Any]]:
     for each in status.policies:
         window = each.window
         yield {
@@ -163,7 +163,7 @@ def _policies(status: Status, kind: TimeType) -> Iterator[dict[str, Any]]:
         }
 
 
-def _edges(grid: Grid, extent: Span, kind: TimeType) -> dict[str, Any]:
+def _edges(grid: Grid, extent: Span, kind: Shown) -> dict[str, Any]:
     """Return where buckets begin: a width and a phase where all are equally long, else each edge if there are not too many."""
     if isinstance(grid, FixedGrid):
         return {"width": instant(grid.width, kind), "phase": instant(grid.phase, kind)}

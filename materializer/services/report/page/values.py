@@ -7,16 +7,15 @@ from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
 
-from materializer.core.spec.spec import TimeType
-from materializer.core.time.instants import MILLISECOND
+from materializer.core.time.instants import MILLISECOND, Shown
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 
 
-def instant(value: int, kind: TimeType) -> float | int | None:
+def instant(value: int, kind: Shown) -> float | int | None:
     """Return an instant as milliseconds since 1970, as a plain number for integer time, and as None for an end that does not exist.
 
     Examples:
-        >>> instant(1_500, TimeType.TIMESTAMP), instant(1_500, TimeType.BIGINT), instant(NEG_INF, TimeType.DATE)
+        >>> instant(1_500, Shown.TIMESTAMP), instant(1_500, Shown.BIGINT), instant(NEG_INF, Shown.DATE)
         (1.5, 1500, None)
     """
     if value in {NEG_INF, POS_INF}:
@@ -24,12 +23,12 @@ def instant(value: int, kind: TimeType) -> float | int | None:
     return value if kind.is_integer else value / MILLISECOND
 
 
-def span(value: Span, kind: TimeType) -> list[float | int | None]:
+def span(value: Span, kind: Shown) -> list[float | int | None]:
     """Return both ends of a span."""
     return [instant(value.start, kind), instant(value.end, kind)]
 
 
-def spans(values: SpanSet, kind: TimeType) -> list[list[float | int | None]]:
+def spans(values: SpanSet, kind: Shown) -> list[list[float | int | None]]:
     """Return the spans of a set."""
     return [span(each, kind) for each in values]
 
