@@ -25,6 +25,8 @@ from materializer.errors import (
     SourceDamagedError,
 )
 from materializer.journal.events import Event, Frozen
+from materializer.lake import places
+from materializer.lake.failures import missing
 from materializer.lake.table import DeltaFolder, one_look
 from materializer.local.kinds import BUG
 from materializer.services.activity import ActivityKind, Phase, activity, tell_phase
@@ -323,7 +325,9 @@ class Refresher:
         """Return the report of a refresh without work, or None when there is work; takes no lease and writes nothing."""
         if state.plan is not None or self.lake.planner(state, request).has_work(state):
             return None
-        window = planning.whole_window(request, state, self.lake.aggregate(state).definition.grid)
+        aggregate = self.lake.aggregate(state)
+        _refuse_lost(aggregate)
+        window = planning.whole_window(request, state, aggregate.definition.grid)
         left = dirty_below_newest(state)
         return RefreshReport(
             state.name,
@@ -347,6 +351,20 @@ class _First(NamedTuple):
         """Return the report of the refresh."""
         warnings, recovered = (*self.warnings, *report.warnings), (*self.recovered, *report.recovered)
         return replace(report, warnings=warnings, recovered=recovered)
+
+
+def _refuse_lost(aggregate: Aggregate) -> None:
+    """Refuse to call an aggregate up to date whose table is gone; only a path is looked at, a store would be asked once more.
+
+    Raises:
+        TableNotFoundError: If the partials or the output are not there.
+    """
+    for which in ("partials", "output"):
+        path = aggregate.paths[which]
+        if places.is_local(path) and not places.is_folder(path):
+            error = missing(path)
+            error.hint = f"it is the {which} table of '{aggregate.name}': {aggregate.mend}"
+            raise error
 
 
 def _waiting(view: View, state: AggregateState) -> WaitingVersion | None:

@@ -15,7 +15,7 @@ from materializer.adapters.cli.output import TextOutput
 from materializer.api import Materializer
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.instants import parse
-from materializer.errors import UsageError
+from materializer.errors import TableNotFoundError, UsageError
 from tests.services.no_spark import Lake, each, view
 
 POLICY = "TBLPROPERTIES ('refresh.start_offset' = '3 days')\nAS"
@@ -71,3 +71,19 @@ def test_a_policy_without_a_bucket_is_not_called_up_to_date(lake: Lake) -> None:
     lake.filled("days", parse("2024-03-04", TimeType.TIMESTAMP))
     done = lake.opened.run_policy("days", now="2030-01-01").report
     assert ("empty-window", None, True) == (done.outcome, done.window, bool(done.left))
+
+
+@pytest.mark.parametrize("which", ["partials", "output"])
+def test_an_aggregate_whose_table_is_gone_is_not_called_up_to_date(lake: Lake, which: str) -> None:
+    """Nothing is dirty, and yet it cannot be read; the hint says which table it is and how to get it back."""
+    lake.filled("days", parse("2024-03-04", TimeType.TIMESTAMP))
+    lake.opened.refresh("days")
+    assert "up-to-date" == lake.opened.refresh("days").outcome
+    path = Path(lake.root, "days", which)
+    path.rename(path.with_name("elsewhere"))
+
+    with pytest.raises(TableNotFoundError) as refused:
+        lake.opened.refresh("days")
+
+    assert f"it is the {which} table of 'days'" in refused.value.hint
+    assert "materializer repair days" in refused.value.hint
