@@ -7,6 +7,7 @@ from datetime import datetime
 
 from deltalake import DeltaTable
 
+from materializer.lake import places
 from tests.hints.world import BEGIN, World
 
 
@@ -15,9 +16,11 @@ def hour_of(at: datetime) -> int:
     return int((at - BEGIN).total_seconds() // 3600)
 
 
-def published(world: World) -> dict[int, int]:
-    """Return the sum of each hour in the output."""
-    return {hour_of(row["at"]): row["v"] for row in world.lake.rows_of("hourly")}
+def published(world: World, lake: str = "") -> dict[int, int]:
+    """Return the sum of each hour in the output, or in that of a copy of the *lake* on a store."""
+    output = f"{lake or world.root}/hourly/output"
+    rows = DeltaTable(output, storage_options=places.options_of(output)).to_pyarrow_table().to_pylist()
+    return {hour_of(row["at"]): row["v"] for row in rows}
 
 
 def added_up(world: World) -> dict[int, int]:

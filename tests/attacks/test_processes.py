@@ -13,7 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from materializer.api import Materializer
+from materializer.config import Config
 from materializer.journal.store import JournalStore
+from materializer.lake import places
 from tests.attacks.soak import soak
 from tests.attacks.sums import added_up, published
 from tests.attacks.table import attack
@@ -41,9 +44,9 @@ ELSEWHERE = ["unshare", "--uts", "sh", "-c", 'hostname elsewhere && exec "$@"', 
 """Runs a command on what looks like another host: only the end of a lease tells whether its process is alive."""
 
 
-def stopped(world: World, step: str, *before: str) -> subprocess.Popen[str]:
+def stopped(world: World, step: str, *before: str, lake: str = "") -> subprocess.Popen[str]:
     """Start a refresh that stops itself before a step, and return it when it has."""
-    command = [*before, sys.executable, "-c", STOPS, str(world.root), step]
+    command = [*before, sys.executable, "-c", STOPS, lake or str(world.root), step]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
     _, status = os.waitpid(child.pid, os.WUNTRACED)
     assert os.WIFSTOPPED(status), status
@@ -102,6 +105,39 @@ def test_a_stopped_process_of_another_host_is_fenced(world: World, step: str) ->
     said = child.communicate()[0].strip()
     assert said in ("lease.lost", "write.fenced"), said
     expect_once(world)
+
+
+@pytest.mark.parametrize("step", ["plan", "write", "done"])
+@attack(
+    "Processes",
+    "the same with the lake on a store: nothing but conditional writes keeps two hosts apart",
+    "`lease.lost` or `write.fenced` for the first one; no row is lost or doubled",
+)
+def test_a_stopped_process_is_fenced_on_a_store(world: World, bucket: str, step: str) -> None:
+    """
+    The lake is copied to the store as it is; its source stays where it was.
+    """
+    if subprocess.run([*ELSEWHERE, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("may not take another host name")
+    lake, source = f"{bucket}/lake", Path(world.state().source.path)
+    for file in places.files(str(world.root)):
+        if not (world.root / file.name).is_relative_to(source):
+            places.put(f"{lake}/{file.name}", places.read(f"{world.root}/{file.name}"))
+    here = Materializer(lake, config=Config(lease_seconds=1, executor="local"))
+    world.add([3, 50], value=5)
+    child = stopped(world, step, *ELSEWHERE, lake=lake)
+    try:
+        world.add([4], value=7)
+        time.sleep(1.2)
+        assert "refreshed" == here.refresh("hourly").outcome
+        assert added_up(world) == published(world, lake)
+    finally:
+        child.send_signal(signal.SIGCONT)
+    said = child.communicate()[0].strip()
+    assert said in ("lease.lost", "write.fenced"), said
+    world.add([3, 51])
+    here.refresh("hourly")
+    assert added_up(world) == published(world, lake)
 
 
 @attack(
