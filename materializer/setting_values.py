@@ -70,7 +70,7 @@ def memory(value: Any, _: Path) -> str:
 
 def folder(value: Any, base: Path) -> Path:
     """Return a folder."""
-    if not isinstance(value, str) or not value.strip():
+    if not isinstance(value, str) or not value.strip() or "\0" in value:
         raise Invalid("a folder")
     return base / Path(value).expanduser()
 
@@ -98,7 +98,7 @@ def word(value: Any, _: Path) -> str:
 
 def location(value: Any, base: Path) -> str:
     """Return a path or URI."""
-    if not isinstance(value, str) or not value.strip():
+    if not isinstance(value, str) or not value.strip() or "\0" in value:
         raise Invalid("a path or URI")
     return value if "://" in value else str(base / Path(value).expanduser())
 

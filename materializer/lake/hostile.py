@@ -79,6 +79,15 @@ def refuse_irregular(table: str, names: Iterable[str]) -> None:
             )
 
 
+def endless(folder: str, names: Iterable[str]) -> str:
+    """Return the first of some files of a folder on a path that is a pipe or a device, which reading never ends; "" without one."""
+    for name in names if places.is_local(folder) else ():
+        place = Path(folder, name)
+        if place.exists() and not place.is_file() and not place.is_dir():
+            return name
+    return ""
+
+
 def depth_of(text: bytes) -> int:
     """Return how many brackets of a text are open at once, those in literals too.
 

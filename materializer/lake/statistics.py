@@ -97,6 +97,13 @@ def _moment(text: str) -> datetime:
     return datetime.fromisoformat(_FRACTION.sub(r".\1", text))
 
 
+def _count(value: Any) -> int | None:
+    """Return a number of rows; ValueError for what counts no rows."""
+    if value is not None and (type(value) is not int or not 0 <= value < 1 << 63):
+        raise ValueError(f"a number of rows is {str(value)[:50]!r}")
+    return value
+
+
 def bounds(stats: Mapping[str, Any], partition: Mapping[str, str | None], column: TimeColumn | None) -> FileRange:
     """Return the bounds of *column* from the statistics and partition values of an ``add``.
 
@@ -105,14 +112,14 @@ def bounds(stats: Mapping[str, Any], partition: Mapping[str, str | None], column
         partition: The partition values.
         column: The time column; None returns only the number of rows.
     """
-    rows = stats.get("numRecords")
+    rows = _count(stats.get("numRecords"))
     if column is None:
         return FileRange(rows)
     if column.is_partition:
         if column.physical not in partition:  # a remove may omit its partition values
             return FileRange(rows)
         return partition_bounds(rows, partition.get(column.physical), column.time_type)
-    nulls = (stats.get("nullCount") or {}).get(column.physical)
+    nulls = _count((stats.get("nullCount") or {}).get(column.physical))
     lowest = (stats.get("minValues") or {}).get(column.physical)
     highest = (stats.get("maxValues") or {}).get(column.physical)
     return column_bounds(

@@ -54,11 +54,27 @@ class _Seen:
 
     def see(self, column: pa.Array) -> None:
         self.nulls += column.null_count
-        if (found := coded(column)) is None or column.null_count == len(column):
+        found = _comparable(column)
+        if found is None or found.null_count == len(found):
             return
-        ends = pc.min_max(found[0]).as_py()
+        ends = pc.min_max(found).as_py()
         self.low = ends["min"] if self.low is None else min(self.low, ends["min"])
         self.high = ends["max"] if self.high is None else max(self.high, ends["max"])
+
+
+def _stated(actions: pa.Table, name: str) -> list[Any]:
+    """Return what the log says of each file in the form of :func:`_comparable`; None where it says nothing."""
+    if name in actions.column_names and pa.types.is_floating(actions[name].type):
+        return list(actions[name].to_pylist())
+    return statistic(actions, name)
+
+
+def _comparable(column: Any) -> Any:
+    """Return values of a column that have an order, NaN left out; None for other types."""
+    if pa.types.is_floating(column.type):
+        return column.filter(pc.invert(pc.is_nan(column)))
+    found = coded(column)
+    return None if found is None else found[0]
 
 
 def compare_statistics(path: str, version: int, columns: Sequence[str] | None = None) -> Compared:
@@ -83,13 +99,13 @@ def compare_statistics(path: str, version: int, columns: Sequence[str] | None = 
     refuse_outside(path, names)
     refuse_irregular(path, map(unquote, names))
     stated = {
-        name: [statistic(actions, f"{of}.{p}") for of in ("null_count", "min", "max")] for name, p in wanted.items()
+        name: [_stated(actions, f"{of}.{p}") for of in ("null_count", "min", "max")] for name, p in wanted.items()
     }
     rows, lies, unreadable = 0, [], []
     for i, (name, count) in enumerate(zip(names, actions["num_records"].to_pylist(), strict=True)):
         place = unquote(name)
         try:
-            read, seen = _read(place if places.is_absolute(place) else f"{path}/{place}", wanted)
+            read, seen = _read(places.inside(path, place), wanted)
         except (pa.ArrowException, OSError) as exc:
             unreadable.append((place, first_line(exc)))
             continue

@@ -266,6 +266,18 @@ def test_statistics_that_lie_are_found_by_reading(world: World, name: str, value
     assert (1, True) == (found.status, words in found.text), found.text
 
 
+@pytest.mark.parametrize("count", ["x", -5, 1.5, True, 10**30, [1]])
+@attack("A source", "statistics count rows that cannot be: a text, fewer than none, a fraction", "`source.damaged`")
+def test_a_count_that_is_none_is_refused(world: World, count: Any) -> None:
+    """
+    Before anything is computed with it.
+    """
+    stats = json.loads(json.loads(added(world))["add"]["stats"]) | {"numRecords": count}
+    commit(world, added(world, path="count.parquet", stats=json.dumps(stats)))
+
+    assert ["source.damaged"] == [e["code"] for e in world.run("refresh hourly").errors]
+
+
 @attack(
     "A source",
     "its log names files of other folders by whole paths, as that of a shallow clone does",
@@ -279,9 +291,9 @@ def test_files_elsewhere_are_listed(world: World, tmp_path: Path) -> None:
     body = json.loads(added(world))["add"]
     elsewhere = tmp_path / "else where"
     elsewhere.mkdir()
-    for each in ("a", "b"):
+    for each, before in (("a", ""), ("b", "file://")):
         shutil.copy(source(world) / body["path"], elsewhere / f"{each}.parquet")
-        commit(world, added(world, path=quote(f"{elsewhere}/{each}.parquet")))
+        commit(world, added(world, path=before + quote(f"{elsewhere}/{each}.parquet")))
 
     (found,) = [f for f in world.lake.opened.doctor("hourly") if f.code == "doctor.files-elsewhere"]
     assert 1 == found.message.count(str(elsewhere))

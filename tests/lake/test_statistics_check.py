@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
@@ -40,6 +41,22 @@ def test_what_the_library_wrote_is_true(tmp_path: Path) -> None:
 
     assert (3, 3_000, (), ()) == (found.files, found.rows, found.lies, found.unreadable)
     assert found == compare_statistics(str(tmp_path / "t"), 2, ["at", "gone"])
+
+
+def test_a_file_that_was_written_anew_is_found(tmp_path: Path) -> None:
+    """
+    Its values lie beyond what the log says, whole numbers and fractions alike; NaN lies nowhere.
+    """
+    for name in ("number", "share"):
+        path = tmp_path / name
+        write_deltalake(path, ROWS)
+        (file,) = path.glob("*.parquet")
+        more = ROWS[name].cast(pa.float64()).to_pylist()
+        changed = pa.array([v * 2 for v in more], pa.float64()).cast(ROWS[name].type)
+        pq.write_table(ROWS.set_column(ROWS.schema.get_field_index(name), name, changed), file)
+
+        ((_, wrong),) = compare_statistics(str(path), 0).lies
+        assert f"'{name}' has values above the largest one" in wrong
 
 
 @pytest.mark.spark

@@ -15,6 +15,7 @@ from materializer.core.spec.spec import CONTINUOUS, AggregateSpec
 from materializer.errors import DefinitionError, Problem, UsageError
 from materializer.lake import places
 from materializer.lake.failures import failure
+from materializer.lake.hostile import endless
 
 Given: TypeAlias = str | Path | AggregateSpec | Iterable[str | Path | AggregateSpec]
 """SQL text, a file, a folder of ``*.sql`` files or a spec, or several of these."""
@@ -120,7 +121,10 @@ def _texts(item: str | Path | AggregateSpec) -> Sequence[tuple[str | AggregateSp
     files = [path]
     try:
         if places.is_folder(path):
-            files = [f"{path}/{name}" for name in sorted(places.names(path)) if name.endswith(".sql")]
+            names = sorted(name for name in places.names(path) if name.endswith(".sql"))
+            if name := endless(path, names):
+                raise UsageError(f"'{name}' in {path} is no regular file", hint="take it out of the folder")
+            files = [f"{path}/{name}" for name in names]
         if not files or not places.exists(files[0]):
             raise UsageError(f"there is no definition file at {path}", hint="give a .sql file or a folder of them")
         return [(places.read(f).decode(), f) for f in files]

@@ -7,14 +7,19 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from stat import S_ISREG
+from typing import TYPE_CHECKING, Final
 
 from materializer.errors import UsageError
 from materializer.lake import places
+from materializer.lake.failures import first_line
 from materializer.services.aggregate import Aggregate
 
 if TYPE_CHECKING:
     from materializer.lake.export import ExportFormat
+
+_JOURNAL: Final = "_materializer"
+"""The folder by which a lake is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +104,23 @@ def _target(to: str, root: str) -> Path:
     place = places.normalised(to)
     if not places.is_local(place):
         raise UsageError(f"'{to}' is on a store", hint="give a path of this machine, and upload the file")
-    target = Path(places.resolved(place))
+    try:
+        is_link, target = Path(place).is_symlink(), Path(places.resolved(place))
+        mode = target.stat().st_mode if target.exists() else None
+    except (OSError, ValueError) as exc:  # a name that no file can have
+        raise UsageError(f"'{to}' is no name of a file: {first_line(exc)}", hint="give another name") from None
     if target.is_dir():
         raise UsageError(f"'{to}' is a folder", hint="give the name of a file in it")
+    if is_link or (mode is not None and not S_ISREG(mode)):
+        what = "a link" if is_link else "no regular file"
+        raise UsageError(f"'{to}' is {what}, which is not replaced", hint="give the path of a file")
     if not target.parent.is_dir():
         raise UsageError(f"there is no folder {target.parent}", hint="make it, or give another one")
     is_inside = places.is_local(root) and target.is_relative_to(places.resolved(root))
+    is_inside = is_inside or any((folder / _JOURNAL).is_dir() for folder in target.parents)
     if is_inside or any((folder / "_delta_log").is_dir() for folder in target.parents):
         raise UsageError(
-            f"'{to}' lies in {'the lake' if is_inside else 'a Delta table'}, whose files are the tables' own",
+            f"'{to}' lies in {'a lake' if is_inside else 'a Delta table'}, whose files are the tables' own",
             hint="give a path outside of it",
         )
     return target

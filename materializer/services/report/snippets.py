@@ -75,7 +75,7 @@ def _snippets(name: str, path: str, names: Sequence[str], newest: str, credentia
         "sql",
         f"CALL delta.system.register_table(schema_name => 'default', table_name => {_text(name)},\n"
         f"    table_location => {_text(location)});\nSELECT {plain}\nFROM {table}\n{order};",
-        "a catalog `delta` with delta.register-table-procedure.enabled=true that reads this place; CALL once",
+        "a catalog `delta` with delta.register-table-procedure.enabled=true; CALL once",
     )
 
 

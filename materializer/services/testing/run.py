@@ -31,6 +31,7 @@ from materializer.errors import (
 )
 from materializer.journal.journal import Journal
 from materializer.lake import places
+from materializer.lake.hostile import endless
 from materializer.lake.table import DeltaFolder
 from materializer.lake.types import json_of
 from materializer.services.definitions.rolled_up import is_rollup
@@ -47,6 +48,8 @@ TESTS: Final = "tests"
 """Folder in which tests lie."""
 DEFINITIONS: Final = "sql"
 """Folder in which definitions lie."""
+_MOST_NESTED: Final = 20
+"""Types inside of each other: as many as values in a file may be."""
 _SOURCE: Final = "given"
 TestExecutor = Literal["local", "auto", "spark"]
 
@@ -216,7 +219,7 @@ class DefinitionTester:
         said: list[tuple[str, str]] = []
         for name, kind in test.columns:
             try:
-                json_of(kind.text)
+                json_of(kind.text if kind.text.count("<") <= _MOST_NESTED else "")
             except ValueError:
                 hint = "write a type as Spark does, such as bigint, double, string, date, timestamp or decimal(18,2)"
                 message = f"the column `{name.text}` has the type `{kind.text}`, which there is not"
@@ -336,9 +339,10 @@ def _files(which: Iterable[str]) -> Iterable[str]:
     for given in which:
         path = places.normalised(given)
         if places.is_folder(path):
-            yield from (
-                f"{given}/{n}".replace("//", "/") for n in sorted(places.names(path)) if n.endswith((".yml", ".yaml"))
-            )
+            names = sorted(n for n in places.names(path) if n.endswith((".yml", ".yaml")))
+            if name := endless(path, names):
+                raise UsageError(f"'{name}' in {given} is no regular file", hint="take it out of the folder")
+            yield from (f"{given}/{n}".replace("//", "/") for n in names)
         elif places.exists(path):
             yield given
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -132,11 +133,18 @@ def test_a_file_is_whole_or_as_before(world: World) -> None:
 @pytest.mark.parametrize(
     ("to", "more", "words"),
     [
-        ("../lake/rows.csv", {}, "lies in the lake"),
-        ("../lake/lists/output/rows.parquet", {"overwrite": True}, "lies in the lake"),
+        ("../lake/rows.csv", {}, "lies in a lake"),
+        ("../lake/lists/output/rows.parquet", {"overwrite": True}, "lies in a lake"),
+        ("other/rows.csv", {}, "lies in a lake"),
+        ("other/_materializer/listing.json", {"format": "csv", "overwrite": True}, "lies in a lake"),
+        ("pipe.csv", {"overwrite": True}, "no regular file"),
+        ("/dev/null", {"format": "csv", "overwrite": True}, "no regular file"),
+        ("to.csv", {"overwrite": True}, "is a link"),
+        (f"{'a' * 300}.csv", {}, "no name of a file"),
+        ("a\0b.csv", {}, "no name of a file"),
         ("table/rows.csv", {}, "lies in a Delta table"),
         ("table/_delta_log/rows.csv", {}, "lies in a Delta table"),
-        ("link/rows.csv", {}, "lies in the lake"),
+        ("link/rows.csv", {}, "lies in a lake"),
         ("none/rows.csv", {}, "there is no folder"),
         ("table", {"format": "csv"}, "is a folder"),
         ("rows.xlsx", {}, "does not say its format"),
@@ -146,9 +154,12 @@ def test_a_file_is_whole_or_as_before(world: World) -> None:
 )
 def test_a_place_that_is_unfit_is_refused(world: World, to: str, more: dict[str, Any], words: str) -> None:
     """
-    In the lake or another table, also by way of a link; where no folder is; and a name that says no format. Nothing is written.
+    In a lake or a table, also by way of a link; a pipe, a device or a link; where no folder is; a name that says no format. Nothing is written.
     """
     Path("table/_delta_log").mkdir(parents=True)
+    Path("other/_materializer").mkdir(parents=True)
+    os.mkfifo("pipe.csv")
+    Path("to.csv").symlink_to("elsewhere.csv")
     Path("link").symlink_to(world.root, target_is_directory=True)
     before = sorted(p for p in world.root.rglob("*"))
 
@@ -157,4 +168,5 @@ def test_a_place_that_is_unfit_is_refused(world: World, to: str, more: dict[str,
 
     assert caught.value.hint
     assert sorted(p for p in world.root.rglob("*")) == before
-    assert sorted(p.name for p in Path().iterdir()) == ["link", "table"]
+    assert sorted(p.name for p in Path().iterdir()) == ["link", "other", "pipe.csv", "table", "to.csv"]
+    assert Path("/dev/null").is_char_device()

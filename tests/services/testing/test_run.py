@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -202,6 +203,31 @@ def test_a_large_file_is_not_read(desk: Desk) -> None:
 
     with pytest.raises(TestFileError, match="at most"):
         desk.lake.test(str(file), definitions=[str(desk.sql)])
+
+
+@pytest.mark.parametrize("depth", [100, 300, 5_000])
+def test_a_type_without_end_is_no_type(desk: Desk, depth: int) -> None:
+    """
+    Values have a limit of their own; libraries end with tracebacks of many kinds.
+    """
+    kind = "array<" * depth + "int" + ">" * depth
+    columns = COLUMNS.replace("{at", f"{{deep: '{kind}', at", 1)
+
+    assert ["test.invalid"] == [code for code, *_ in desk.problems("[]", "[]", columns=columns)]
+
+
+@pytest.mark.parametrize("folder", ["tests", "sql"])
+def test_a_pipe_in_a_folder_is_not_read(desk: Desk, folder: str) -> None:
+    """
+    Reading it never ends.
+    """
+    place = desk.folder / folder
+    place.mkdir(exist_ok=True)
+    is_test = folder == "tests"
+    os.mkfifo(place / ("p.yml" if is_test else "p.sql"))
+    which, definitions = (place, desk.sql) if is_test else (desk.write("[]", "[]"), place)
+    with pytest.raises(UsageError, match="no regular file"):
+        desk.lake.test(str(which), definitions=[str(definitions)])
 
 
 @pytest.mark.parametrize(
