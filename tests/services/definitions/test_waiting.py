@@ -150,10 +150,13 @@ def test_a_waiting_version_is_named_by_what_people_run_next(lake: Guarded) -> No
 
 
 def test_apply_builds_at_once_if_it_is_asked_to(lake: Guarded) -> None:
-    """With `--build` the same command backfills and publishes the next version, and nothing waits."""
+    """With `--build` the same command backfills and publishes the next version; nothing waits, and no word says so."""
     file = lake.root / "days.sql"
     file.write_text(MORE)
-    lake.command(defining.apply, [str(file)], build=True)
+    printed = lake.command(defining.apply, [str(file)], build=True)
+
+    assert "published" in printed
+    assert not [word for word in ("materializer build", "not active", "meanwhile") if word in printed]
 
     assert [2, 3] == [row["most"] for row in lake.rows_of("days")]
     assert lake.opened.refresh("days").waiting is None

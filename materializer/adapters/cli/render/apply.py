@@ -26,7 +26,7 @@ _KINDS = {
 _NEXT = {
     "started": ("would be built beside what is published", "is the next version"),
     "replaced": ("would replace the version that is being built", "is the next version instead of the one before"),
-    "building": ("is being built", "is being built"),
+    "building": ("is the next version already", "is the next version already"),
     "switched": (
         "would be published at once, as nothing was refreshed yet",
         "is published, as nothing was refreshed yet",
@@ -68,7 +68,8 @@ class ApplyResult(Result):
             yield f"warning: {first}"
             yield from rest
         for change in self.changes:
-            yield from _change_lines(change, width, is_dry_run=self.is_dry_run)
+            is_built = any(build.name == change.name and build.switched for build in self.builds)
+            yield from _change_lines(change, width, is_dry_run=self.is_dry_run, is_built=is_built)
         for feed in self._feeds:
             yield from feed_lines(feed, width)
         for build in self.builds:
@@ -110,17 +111,18 @@ def more_about(code: str) -> str:
     return f"'materializer explain {code}' says more"
 
 
-def _change_lines(change: DefinitionChange, width: int, *, is_dry_run: bool) -> Iterator[str]:
-    """Yield what applying one definition does: the kind of change, its cost, what differs, and what comes next."""
+def _change_lines(change: DefinitionChange, width: int, *, is_dry_run: bool, is_built: bool) -> Iterator[str]:
+    """Yield what applying one definition does: the kind of change, its cost, what differs, and what comes next, if it has not come."""
     yield from wrapped(_kind_text(change, is_dry_run=is_dry_run), f"{change.name}: ", width=width)
     details = list(change.differences)
     if change.kind in {"new", "data"} and change.source:
         details.insert(0, f"source {change.source}, changes count from version {change.source_version}")
-    if change.next in {"started", "replaced", "building"}:
+    if change.next in {"started", "replaced", "building"} and not is_built:
         details.append(f"{_cost_text(change)}; what is published is refreshed and read meanwhile")
         if not is_dry_run:
             details.append(f"'materializer build {change.name}' builds and publishes it, and so does 'apply --build'")
-    details += [f"not active before that: {check.text}" for check in change.waiting_checks]
+    if not is_built:
+        details += [f"not active before that: {check.text}" for check in change.waiting_checks]
     for text in details:
         yield from wrapped(text, "    ", width=width)
 
