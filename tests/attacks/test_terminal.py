@@ -94,7 +94,8 @@ def test_a_value_is_shown_escaped(command: str, shown: str, width: int) -> None:
 
     assert is_quiet(out.getvalue())
     assert " ".join(shown.split()) in " ".join(out.getvalue().split())
-    assert len(out.getvalue().splitlines()) == 2
+    *why, rows = out.getvalue().split("\n\n")  # why rows are printed below each other, in a paragraph of its own
+    assert (len(rows.splitlines()), len(why)) == (2, width == 60)
 
 
 @attack("The terminal", "the name of a column is a command", "escaped in the head of the table, which stays aligned")

@@ -8,6 +8,7 @@ from typing import Final
 from materializer.core.aggregates.parts import column_of
 from materializer.core.aggregates.registry import find
 from materializer.core.spec.spec import AggregateSpec, Call
+from materializer.core.sql.tokens import fragment_of, text_of
 from materializer.errors import Problem
 
 _OF_NUMBERS: Final = frozenset(
@@ -41,8 +42,8 @@ def texts_as_numbers(spec: AggregateSpec) -> Iterator[Problem]:
         target = _target(call)
         for arg, kind in zip(call.args, call.types, strict=False):
             text, kind_of_text = _bare(arg, kind, columns)
-            if not target or not kind_of_text.startswith(_TEXTS):
-                continue
+            if not target or not kind_of_text.startswith(_TEXTS) or _is_literal(text):
+                continue  # a literal is the same text in each row: Spark casts it, or fails at once
             shown = call.text or f"{call.function}({arg})"
             what = "a number" if target == "DOUBLE" else "true or false"
             message = f"{place}: `{shown}` takes `{text}`, a {kind_of_text}, for {what}, and a text that is not {what} fails the refresh"
@@ -67,6 +68,10 @@ def _bare(arg: str, kind: str, columns: Mapping[str, str]) -> tuple[str, str]:
         bare = (bare[1:] if bare[0] != "(" else bare[1:-1]).strip()
     column = column_of(bare)
     return (bare, columns.get(column, kind)) if column is not None else (arg, kind)
+
+
+def _is_literal(text: str) -> bool:
+    return text_of(fragment_of(text, "an argument")) is not None
 
 
 def _calls(spec: AggregateSpec) -> Iterator[tuple[str, Call]]:

@@ -82,3 +82,13 @@ def test_what_is_no_text_or_needs_no_number_is_accepted(measure: str) -> None:
     A number in brackets, a condition, and aggregates that take any value.
     """
     described_as(measure)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("measure", ["every('true')", 'every("true")', "count_if('yes')", "sum('1' '2')"])
+def test_a_literal_is_accepted(spark: SparkSession, measure: str) -> None:
+    """
+    It is the same text in each row, and Spark itself has looked at it.
+    """
+    shape = st.StructType.fromDDL(", ".join(f"{name} {kind}" for name, kind in COLUMNS))
+    analyse(work_session(spark), resolve(parse_definitions(view(f"{measure} AS m"))[0], COLUMNS), shape)
