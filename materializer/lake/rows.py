@@ -53,7 +53,7 @@ def lost_file(path: str) -> str | None:
 
 def folders_elsewhere(path: str) -> list[str]:
     """Return the folders of those files of the newest version that lie outside of the table, as the files of a shallow clone do."""
-    table = open_table(path)
+    table = DeltaFolder.at(path).opened()
     with translated(path, "reading"):
         names = pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()["path"]
     is_absolute = pc.match_substring_regex(names, r"^(/|\w[\w+.-]*:/)")

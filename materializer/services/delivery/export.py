@@ -8,18 +8,16 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISREG
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from materializer.errors import UsageError
+from materializer.journal.store import FOLDER
 from materializer.lake import places
 from materializer.lake.failures import first_line
 from materializer.services.aggregate import Aggregate
 
 if TYPE_CHECKING:
     from materializer.lake.export import ExportFormat
-
-_JOURNAL: Final = "_materializer"
-"""The folder by which a lake is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +115,7 @@ def _target(to: str, root: str) -> Path:
     if not target.parent.is_dir():
         raise UsageError(f"there is no folder {target.parent}", hint="make it, or give another one")
     is_inside = places.is_local(root) and target.is_relative_to(places.resolved(root))
-    is_inside = is_inside or any((folder / _JOURNAL).is_dir() for folder in target.parents)
+    is_inside = is_inside or any((folder / FOLDER).is_dir() for folder in target.parents)
     if is_inside or any((folder / "_delta_log").is_dir() for folder in target.parents):
         raise UsageError(
             f"'{to}' lies in {'a lake' if is_inside else 'a Delta table'}, whose files are the tables' own",
