@@ -28,6 +28,7 @@ _BRACKETS: Final = re.compile(rb"[\[\]{}]+")
 _LOGGED: Final = re.compile(r"(\d{20})\.(.*\.)?(json|parquet)$")
 """Commits, checkpoints of each kind, and compacted commits, which begin with their first version."""
 _PART: Final = re.compile(r"\.checkpoint\.\d{10}\.(\d{10})\.parquet$")
+_MOST_PASSED: Final = 10_000
 _PASSED: Final[set[tuple[str, object]]] = set()
 """Files that were looked at in this process, which never change."""
 _HINT: Final = "find out who wrote it; nothing of this table is read until it is mended"
@@ -156,6 +157,8 @@ def refuse_deep_file(table: str, name: str, size: int) -> None:
     texts = _statistics(place) if name.endswith(".parquet") else iter(places.read(place).split(b"\n"))
     if any(depth_of(text) > MOST_DEPTH for text in texts if len(text) >= _LEAST):
         _refuse(table, name, f"is nested deeper than {MOST_DEPTH:,} brackets")
+    if len(_PASSED) >= _MOST_PASSED:
+        _PASSED.clear()
     _PASSED.add(known)
 
 
@@ -193,18 +196,14 @@ def _statistics(place: str) -> Iterator[bytes]:
 
     try:
         file = pq.ParquetFile(places.opened(place))
-        column = next(i for i in range(len(file.schema)) if file.schema.column(i).path == "add.stats")
-        groups = (file.metadata.row_group(i).column(column) for i in range(file.metadata.num_row_groups))
-        for number, group in enumerate(groups):
-            if group.total_uncompressed_size >= _LEAST:
-                texts = pc.struct_field(
-                    file.read_row_group(number, columns=["add.stats"])["add"].combine_chunks(), "stats"
-                )
-                yield from (
-                    text.encode()
-                    for text in texts.filter(pc.greater_equal(pc.binary_length(texts), _LEAST)).to_pylist()
-                )
-    except (pa.ArrowException, StopIteration):
+        if not any(file.schema.column(i).path == "add.stats" for i in range(len(file.schema))):
+            return
+        for number in range(file.metadata.num_row_groups):
+            rows = file.read_row_group(number, columns=["add.stats"])["add"].combine_chunks()
+            texts = pc.struct_field(rows, "stats")
+            long = texts.filter(pc.greater_equal(pc.binary_length(texts), _LEAST))
+            yield from (text.encode() for text in long.to_pylist())
+    except pa.ArrowException:
         return
 
 
