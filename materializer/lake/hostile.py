@@ -31,6 +31,9 @@ _PART: Final = re.compile(r"\.checkpoint\.\d{10}\.(\d{10})\.parquet$")
 _MOST_PASSED: Final = 10_000
 _PASSED: Final[set[tuple[str, object]]] = set()
 """Files that were looked at in this process, which never change."""
+_MOST_CONTENT: Final = 1 << 24
+_CONTENT: Final[dict[str, tuple[object, bytes]]] = {}
+"""Commits that were looked at and are still to be read, at most so many bytes, with what tells each from another of its name."""
 _HINT: Final = "find out who wrote it; nothing of this table is read until it is mended"
 
 
@@ -154,12 +157,36 @@ def refuse_deep_file(table: str, name: str, size: int) -> None:
     known = (place, size if not places.is_local(place) else places.identity(place))
     if known in _PASSED:
         return
-    texts = _statistics(place) if name.endswith(".parquet") else iter(places.read(place).split(b"\n"))
+    is_parquet = name.endswith(".parquet")
+    content = b"" if is_parquet else places.read(place)
+    texts = _statistics(place) if is_parquet else iter(content.split(b"\n"))
     if any(depth_of(text) > MOST_DEPTH for text in texts if len(text) >= _LEAST):
         _refuse(table, name, f"is nested deeper than {MOST_DEPTH:,} brackets")
     if len(_PASSED) >= _MOST_PASSED:
         _PASSED.clear()
     _PASSED.add(known)
+    if 0 < len(content) <= _MOST_CONTENT:
+        if sum(len(each) for _, each in _CONTENT.values()) + len(content) > _MOST_CONTENT:
+            _CONTENT.clear()
+        _CONTENT[place] = known[1], content
+
+
+def looked_at(place: str) -> bytes | None:
+    """Return the content of a commit that was read to look at it, once; None if it is to be read.
+
+    Args:
+        place: Its file.
+    """
+    known = _CONTENT.pop(place, None)
+    if known is None or (places.is_local(place) and known[0] != places.identity(place)):
+        return None
+    return known[1]
+
+
+def forget(table: str) -> None:
+    """Forget the commits of a table that are still to be read, because it may be another one from now on."""
+    for place in [each for each in tuple(_CONTENT) if each.startswith(f"{table}/")]:
+        _CONTENT.pop(place, None)
 
 
 def _refuse(table: str, name: str, what: str) -> None:

@@ -19,7 +19,7 @@ from typing import Any, Final
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import Span
 from materializer.errors import NOTHING, LogGapError, SourceDamagedError, StorageError
-from materializer.lake import places
+from materializer.lake import hostile, places
 from materializer.lake.failures import first_line, hint_of, missing, translated
 from materializer.lake.hostile import is_outside, refuse_irregular, refuse_outside
 from materializer.lake.statistics import TimeColumn, bounds
@@ -287,18 +287,24 @@ def _text(path: str, version: int) -> str:
     if places.is_local(path):
         file = commit_file(path, version)
         refuse_irregular(path, [file])
-        return places.read(file).decode()
+        return _content(file).decode()
     known = _texts.setdefault(path, {})
     if version not in known:
         if len(known) >= _MOST_TEXTS:
             known.clear()
-        known[version] = places.read(commit_file(path, version)).decode()
+        known[version] = _content(commit_file(path, version)).decode()
     return known[version]
+
+
+def _content(file: str) -> bytes:
+    content = hostile.looked_at(file)
+    return places.read(file) if content is None else content
 
 
 def forget(path: str) -> None:
     """Forget the commits of a table, which may be another one from now on."""
     _texts.pop(path, None)
+    hostile.forget(path)
 
 
 def _unreadable(path: str, version: int, reason: str) -> SourceDamagedError:

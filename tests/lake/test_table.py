@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import shutil
 import time
@@ -260,6 +261,26 @@ def test_a_block_opens_each_commit_once(trades) -> None:
         folder.commits(2, 3)
         folder.commits(2, 3, ts)
     assert {3: 2} == opened
+
+
+def test_a_long_commit_that_is_looked_at_is_not_opened_again_to_be_read(trades) -> None:
+    """
+    One that is written over meanwhile is.
+    """
+    folder = DeltaFolder((table := trades()).path)
+    for is_written_over in (False, True):
+        before = folder.head().version
+        table.append((0, "a", 1))
+        commit = Path(table.path, "_delta_log", f"{before + 1:020d}.json")
+        text = commit.read_text()
+        commit.write_text(text + "\n" + json.dumps({"txn": {"appId": "x" * 20_000, "version": 1}}))
+        with commits_opened(table.path) as opened:
+            assert before + 1 == folder.head().version
+            if is_written_over:
+                commit.write_text(text)
+            (read,) = folder.commits(before, before + 1)
+        assert {before + 1: 3 if is_written_over else 1} == opened, "one is the look, one the test"
+        assert len(read.transactions) == (not is_written_over)
 
 
 def test_commits_of_a_recreated_table_are_read_anew(trades) -> None:
