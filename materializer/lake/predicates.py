@@ -35,6 +35,11 @@ class SpanIndex:
         """Return which of some 64-bit instants without nulls are in a span, as an array of booleans."""
         return self.containing(instants)[1]
 
+    def holds(self, least: int, most: int) -> bool:
+        """Return whether one span holds all instants from *least* to *most*."""
+        starts, is_inside = self.containing([least, most])
+        return bool(is_inside.all() and starts[0] == starts[1])
+
     def containing(self, instants: Any) -> tuple[Any, Any]:
         """Return the start of the span that holds each instant, and whether there is one; without one, the start means nothing."""
         values = np.asarray(instants, dtype=np.int64)

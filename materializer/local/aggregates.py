@@ -8,10 +8,12 @@ from typing import Any, Final, TypeAlias
 from sqlglot import exp
 
 from materializer.core.aggregates.moments import LEAST_SQUARED, MOST_SQUARED
-from materializer.local.kinds import BIGINT, BOOLEAN, DOUBLE, Kind, NotLocal, decimal
+from materializer.local.kinds import BIGINT, BOOLEAN, DOUBLE, Kind, NotLocal, decimal, quoted
 from materializer.local.refused import no_form
 from materializer.local.typed import Compiling, Typed, cast, failing, nulls_first, restored
 
+LARGEST: Final = 2**63 - 1
+"""The largest BIGINT."""
 Entry: TypeAlias = Callable[[Any, Compiling, str], Typed]
 
 
@@ -105,11 +107,67 @@ def _extreme(name: str) -> Entry:
         if node.expressions or isinstance(node.this, exp.Distinct):
             raise no_form(node)
         value = compiler.of(node.this)
+        if pair := _extreme_pair(name, value, only):
+            return pair
         if value.kind.name == "struct":
             return Typed(restored(_call(f"{name}({nulls_first(value).sql})", only), value.kind), value.kind)
         return Typed(_call(f"{name}({_ordered(value).sql})", only), value.kind)
 
     return entry
+
+
+def _extreme_pair(name: str, value: Typed, only: str) -> Typed | None:
+    """Return the least or greatest pair that is built of two numbers or times; None for other values.
+
+    Both are packed into one whole number of 128 bits, which DuckDB compares several times faster than a struct.
+    """
+    kinds = value.kind.fields
+    ranks = [_rank(field, kind) for field, (_, kind) in zip(value.fields, kinds, strict=False)]
+    if (
+        len(ranks) != 2 or None in ranks or kinds[0][1].is_fraction
+    ):  # 0.0 and -0.0 are equal, so that the second decides
+        return None
+    found = _call(f"{name}({ranks[0]}::HUGEINT * {1 << 64} + ({ranks[1]}::HUGEINT + {LARGEST + 1}))", only)
+    parts = f"({found} >> 64)", f"(({found} & {(1 << 64) - 1}) - {LARGEST + 1})"
+    pair = ", ".join(
+        f"{quoted(n)} := {_of_rank(f'{part}::BIGINT', kind)}" for part, (n, kind) in zip(parts, kinds, strict=True)
+    )
+    return Typed(f"CASE WHEN {found} IS NOT NULL THEN struct_pack({pair}) END", value.kind)
+
+
+def _rank(sql: str, kind: Kind) -> str | None:
+    """Return a BIGINT that orders values as Spark does, null first; None for types that have no such number."""
+    if kind.is_fraction:
+        value = f"{sql}::DOUBLE"
+        bits = f"({value}::BIT)::BIGINT"  # those of a negative number grow as it falls
+        rank = f"CASE WHEN isnan({value}) THEN {LARGEST} WHEN {bits} < 0 THEN {-LARGEST} - ({bits} + 2) ELSE {bits} END"
+    elif kind == BIGINT:
+        rank = failing(f"{sql} < {-LARGEST}", sql)
+    elif kind.is_integer or kind.name == "boolean":
+        rank = f"{sql}::BIGINT"
+    elif kind.name in {"timestamp", "timestamp_ntz"}:
+        rank = f"epoch_us({sql})"
+    elif kind.name == "date":
+        rank = f"({sql} - DATE '1970-01-01')"
+    else:
+        return None
+    return f"coalesce({rank}, {-LARGEST} - 1)"
+
+
+def _of_rank(rank: str, kind: Kind) -> str:
+    """Return the value of a number that :func:`_rank` gives."""
+    if kind.is_fraction:
+        bits = f"CASE WHEN {rank} < 0 THEN {-LARGEST} - ({rank} + 2) ELSE {rank} END"
+        value = f"CASE WHEN {rank} = {LARGEST} THEN 'nan' ELSE ({bits})::BIT::DOUBLE END"
+    elif kind.name == "timestamp":
+        value = f"make_timestamptz({rank})"
+    elif kind.name == "timestamp_ntz":
+        value = f"make_timestamp({rank})"
+    elif kind.name == "date":
+        value = f"DATE '1970-01-01' + {rank}::INTEGER"
+    else:
+        value = rank
+    return f"CASE WHEN {rank} > {-LARGEST} - 1 THEN CAST({value} AS {kind.duck}) END"
 
 
 def _extreme_by(name: str) -> Entry:

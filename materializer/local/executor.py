@@ -193,11 +193,15 @@ class _Run:
     hull: Span | None
     work: Work | None
     rows_read: int = 0
+    counts_groups: bool = False
+    """Whether all rows that are read are in the partials, which count them."""
 
     def computed(self) -> Computed:
         import pyarrow.compute as pc
 
         partials, output = self._finalised(self._parts())
+        if self.counts_groups:
+            self.rows_read = pc.sum(partials[str(self.definition.layout.row_count)]).as_py() or 0
         buckets = pc.count_distinct(partials[SLICE]).as_py() if partials.num_rows else 0
         found = Computed(partials, output, partials.num_rows, output.num_rows, buckets, self.rows_read, "")
         return found if self.work is None else replace(found, only=self.work.only)
@@ -208,13 +212,17 @@ class _Run:
         if self.definition.engine is not None:
             return self._results(plan.replaced - gone)
         raw, keyed, merges = plan.recomputed, plan.keyed, plan.merges
+        has_stored = bool(merges or plan.retracts or plan.replaced != plan.remade)
+        self.counts_groups = bool(raw and self.definition.layout.row_count) and not (
+            keyed or plan.rollups or has_stored
+        )
         parts = []
         if raw:
             parts.append(self._built("raw", self._raw_rows(raw), self._in_hull(raw)))
         if keyed:
             parts.append(self._of_groups(keyed))
         parts += [self._rolled_up(f"roll_up_{i}", step) for i, step in enumerate(plan.rollups)]
-        if merges or plan.retracts or plan.replaced != plan.remade:
+        if has_stored:
             spans = plan.replaced - plan.remade - gone
             stored = self._stored(spans, without_groups=bool(keyed))
             came = [self._changed(f"merge_{i}", step, INSERTED) for i, step in enumerate(merges)]
@@ -337,19 +345,22 @@ class _Run:
         near = inside.at_most(FEW_SPANS)
         start = self._compiled(bucket_start_sql(definition.grid, time, near), forms.columns)
         groups = "".join(f", {sql} AS {_KEY}{i}" for i, sql in enumerate(forms.keys.values()))
-        # the rows that count are made once, because they are counted, too
         counting = f"SELECT * FROM all_{name} WHERE {forms.where or 'true'}"
         grouped = f"SELECT *, {start} AS {_AT}{groups} FROM ({counting})"
         if of_groups:
             keys = (f"{_KEY}{i}" for i in range(len(forms.keys)))
             grouped = f"SELECT found.* FROM ({grouped}) AS found SEMI {_of_group(keys)}"
-        counted = self.connection.query(grouped)
-        self.rows_read += counted.num_rows
-        self.connection.register(name, counted)
+        if self.counts_groups:
+            made = f"({grouped}) AS made"
+        else:  # the rows that count are made once, because they are counted, too
+            counted = self.connection.query(grouped)
+            self.rows_read += counted.num_rows
+            self.connection.register(name, counted)
+            made = name
         builds = ", ".join(f"{sql} AS {quoted(column)}" for column, sql in forms.builds.items())
         by = [_AT, *(f"{_KEY}{i}" for i in range(len(forms.keys)))]
         names = [f"{ours} AS {quoted(column)}" for ours, column in zip(by, definition.group_columns, strict=True)]
-        return f"SELECT {', '.join(names)}, {builds} FROM {name} GROUP BY {', '.join(by)}"
+        return f"SELECT {', '.join(names)}, {builds} FROM {made} GROUP BY {', '.join(by)}"
 
     def _merge(self, stored: str, came: Sequence[str], went: Sequence[str]) -> str:
         """Return SQL of stored partials with those of the rows that came, less those of the rows that went.
@@ -376,6 +387,8 @@ class _Run:
 
     def _finalised(self, parts: str) -> tuple[pa.Table, pa.Table]:
         """Return the rows of the partials and of the output, ordered by bucket and keys."""
+        import pyarrow as pa
+
         from materializer.lake.arrow import plain
 
         definition, forms, spec = self.definition, self.forms, self.definition.spec
@@ -388,13 +401,18 @@ class _Run:
         named = "".join(f", {sql} AS {quoted(n)}" for n, sql in groups.items() if n.lower() not in taken)
         finals = groups | forms.finals
         typed = [f"CAST({quoted(n)} AS {k.duck}) AS {quoted(n)}" for n, k in forms.partials.items()]
-        outputs = [f"{finals[name]} AS {quoted(_OUTPUT + str(i))}" for i, name in enumerate(spec.columns)]
+        as_stored = {quoted(name): name for name in forms.partials}  # the output has many partials as they are
+        outputs = [
+            f"{finals[name]} AS {quoted(_OUTPUT + str(i))}"
+            for i, name in enumerate(spec.columns)
+            if finals[name] not in as_stored
+        ]
         sql = (
             f"SELECT {', '.join([*typed, *outputs])}, {forms.having or 'true'} AS {_PASSES} "
-            f"FROM (SELECT *{named} FROM ({parts}))"
+            f"FROM (SELECT *{named} FROM ({parts})) ORDER BY {', '.join(map(quoted, definition.group_columns))}"
         )
         table = plain(self.connection.query(sql))
-        table = table.sort_by([(name, "ascending") for name in definition.group_columns])
         through = table.filter(table[_PASSES]) if forms.having else table
-        output = through.select([_OUTPUT + str(i) for i in range(len(spec.columns))]).rename_columns(list(spec.columns))
+        found = [as_stored.get(finals[name], _OUTPUT + str(i)) for i, name in enumerate(spec.columns)]
+        output = pa.table([through[name] for name in found], list(spec.columns))
         return table.select(list(forms.partials)), output

@@ -197,7 +197,7 @@ def _unix_micros(node: exp.UnixMicros, compiler: Compiling) -> Typed:
 
 def _timestamp_micros(node: Any, compiler: Compiling) -> Typed:
     (value,) = _given(node, compiler, "bigint")
-    return Typed(f"CAST(make_timestamp({value.sql}) AS TIMESTAMPTZ)", TIMESTAMP)
+    return Typed(f"make_timestamptz({value.sql})", TIMESTAMP)
 
 
 def _date_from_unix_date(node: Any, compiler: Compiling) -> Typed:
