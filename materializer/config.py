@@ -191,8 +191,8 @@ class Config:
         driver_lane_rows: The driver fetches and writes results of up to this many rows; Spark writes larger ones.
         driver_bytes: The driver fetches and rewrites rows whose files have up to this many bytes; Spark takes larger ones.
         executor: What computes a refresh: ``local`` this process, ``spark`` Spark, ``auto`` this process what is small.
-        local_rows: This process computes a run that needs up to this many rows; files with eight times as many are opened.
-        local_bytes: The most bytes that these rows have in memory; files of eight times as many are opened.
+        local_rows: This process computes a refresh that needs up to this many rows of the source, if it takes less time than Spark.
+        local_memory: Bytes that computing in this process takes at most; 0 for a quarter of the memory there is, 512 MB to 8 GB.
         price_tie_ms: Prices that differ by less than so many milliseconds do not decide; rows do.
         run_rows: Approximate number of source rows in one run of a backfill.
         log_max_entries: Entries of an invalidation log before neighbours are joined.
@@ -217,8 +217,8 @@ class Config:
     driver_lane_rows: int = 1_000_000
     driver_bytes: int = 256 << 20
     executor: ExecutorChoice = "auto"
-    local_rows: int = 1_000_000
-    local_bytes: int = 256 << 20
+    local_rows: int = 20_000_000
+    local_memory: int = 0
     price_tie_ms: int = 5
     run_rows: int = 4_000_000
     log_max_entries: int = 1_000
@@ -236,6 +236,13 @@ class Config:
     def driver_holds(self, rows: float, size: float) -> bool:
         """Whether the driver may hold *rows* at once, which take *size* bytes in files."""
         return rows <= self.driver_lane_rows and size <= self.driver_bytes
+
+    @property
+    def memory(self) -> int:
+        """Bytes that computing in this process takes at most: runs are cut so that they fit."""
+        from materializer.machine import memory  # noqa: PLC0415 - most commands compute nothing
+
+        return self.local_memory or min(max(memory() // 4, 512 << 20), 8 << 30)
 
     @property
     def budget(self) -> Budget:
@@ -405,7 +412,7 @@ KEYS: dict[str, values.Convert] = {
     "driver_bytes": values.size,
     "executor": values.one_of("auto", "local", "spark"),
     "local_rows": values.count,
-    "local_bytes": values.size,
+    "local_memory": values.size,
     "price_tie_ms": values.count,
     "run_rows": values.count,
     "log_max_entries": values.count,

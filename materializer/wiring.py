@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from materializer.core.aggregates.python import PythonAggregate, by_name
 from materializer.errors.base import know
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from materializer.services.commit.lake import OutputHandler
     from materializer.services.report.page.pages import Pages
     from materializer.services.report.page.ports import ReportServer
+
+BESIDE_A_CLUSTER: Final = 1_000_000
+"""Most rows that this process computes where a cluster, or a server, can compute instead."""
 
 
 def wired(
@@ -66,12 +69,11 @@ def wired(
         return frozenset(filter(None, map(places.scheme, (folder, *config.sources.values(), *sources))))
 
     executor = Executor(config, session, by_name([*config.python_aggregates, *python_aggregates]), stores)
-    most_rows, most_bytes = (
-        min(config.local_rows, config.driver_lane_rows),
-        min(config.local_bytes, config.driver_bytes),
-    )
-    local, budget = LocalExecutor(most_rows, most_bytes), config.budget
-    reads = SharedReads(min(config.local_rows, budget.rows), min(config.local_bytes, budget.bytes))
+    master = "local" if session is None else getattr(getattr(session, "sparkContext", None), "master", "")
+    is_here = config.spark.is_local and str(master).startswith("local")
+    rows = config.local_rows if is_here else min(config.local_rows, BESIDE_A_CLUSTER)
+    local = LocalExecutor(rows, config.memory // 4, executor.starting)
+    reads = SharedReads(rows, local.size)
     handlers = handlers_by_name(config.output_handlers, output_handlers)
     lake = Lake(
         folder,

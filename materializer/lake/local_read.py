@@ -35,7 +35,7 @@ from materializer.lake.log import Commit
 from materializer.lake.predicates import SpanIndex, inside
 from materializer.lake.reads import ReadTable, fact, table_at
 from materializer.lake.rows import row_count, size_of
-from materializer.lake.span_rows import ReadLimit, rows_of_spans, scan_spans
+from materializer.lake.span_rows import ReadLimit, ReadLimitError, rows_of_spans, scan_spans
 from materializer.lake.statistics import TimeColumn
 from materializer.lake.statistics_check import JULIAN
 from materializer.lake.table import DeltaFolder, open_table
@@ -149,6 +149,9 @@ def read_small_rows(
         is_exact: Whether only rows in *spans* are returned; else the result may also contain others.
         limit: The most that is returned; None for no other limit than *max_rows*.
         within: Rows with other values are not wanted; files that cannot have wanted ones are not opened.
+
+    Raises:
+        ReadLimitError: If there are more rows than *limit*.
     """
     with DeltaFolder.at(path).reading(version) as table:
         time_of = time_column(table, time, time_type)
@@ -163,8 +166,7 @@ def read_small_rows(
     if any(_has_old_times(f.metadata) for f in found.rows.get_fragments()):
         return None
     if is_exact:
-        rows = scan_spans(found.rows, columns, spans, time, time_type, limit)
-        return None if rows is None else plain(rows)
+        return plain(scan_spans(found.rows, columns, spans, time, time_type, limit))
     return plain(found.rows.to_table(columns=list(columns)))
 
 
@@ -304,7 +306,9 @@ def _remembered(
     if not parts:
         return pa.schema([schema.field(c) for c in columns]).empty_table()
     found = pa.concat_tables(parts).select(list(columns))
-    return None if most is not None and (found.num_rows > most.rows or found.nbytes > most.bytes) else found
+    if most is not None and (found.num_rows > most.rows or found.nbytes > most.bytes):
+        raise ReadLimitError
+    return found
 
 
 @_left_to_spark

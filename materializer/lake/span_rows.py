@@ -21,6 +21,10 @@ GATHERED: Final = 50_000
 """Rows that are looked at together, which have batches of their own."""
 
 
+class ReadLimitError(Exception):
+    """A read returns more rows or bytes than it may."""
+
+
 class ReadLimit(NamedTuple):
     """The most rows that a read returns, and the most bytes that they have in memory."""
 
@@ -35,10 +39,11 @@ def scan_spans(
     time: str,
     time_type: TimeType,
     most: ReadLimit | None,
-) -> pa.Table | None:
-    """Return the rows in *spans*, of which most files of a refresh have few, or None if they are more than *most*.
+) -> pa.Table:
+    """Return the rows in *spans*, of which most files of a refresh have few; some batches are in memory beside them.
 
-    Some batches are in memory beside them.
+    Raises:
+        ReadLimitError: If they are more than *most*.
     """
     wanted = list(dict.fromkeys([*columns, time]))
     scanner = dataset.scanner(columns=wanted, batch_readahead=1, fragment_readahead=1)
@@ -49,7 +54,7 @@ def scan_spans(
         parts.append(rows_of_spans(pa.Table.from_batches(batches, shape), index, time, time_type))
         rows, size = rows + parts[-1].num_rows, size + parts[-1].nbytes
         if most is not None and (rows > most.rows or size > most.bytes):
-            return None
+            raise ReadLimitError
     return (pa.concat_tables(parts) if parts else shape.empty_table()).select(list(columns))
 
 

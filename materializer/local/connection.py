@@ -10,14 +10,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from materializer.local.kinds import NotLocal
+from materializer import machine
+from materializer.local.kinds import NotLocal, TooLarge
 
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-MEMORY = "256MB"
-"""What DuckDB may hold; beyond it a computation is left to Spark."""
+LEAST: Final = 256 << 20
+"""Bytes that DuckDB may hold in any case; a computation that needs more is cut, or left to Spark."""
 
 _SETTINGS: Final = (
     "TimeZone = 'UTC'",
@@ -32,16 +33,16 @@ _SETTINGS: Final = (
 )
 
 
-def connected(database: str = ":memory:", *, memory: str = MEMORY) -> duckdb.DuckDBPyConnection:
+def connected(database: str = ":memory:", *, memory: int = LEAST) -> duckdb.DuckDBPyConnection:
     """Return a connection to a database of its own.
 
     Args:
         database: The database; by default one of its own in memory.
-        memory: What it may hold.
+        memory: Bytes that it may hold.
     """
     import duckdb
 
-    connection = duckdb.connect(database, config={"memory_limit": memory, "threads": "2"})
+    connection = duckdb.connect(database, config={"memory_limit": f"{memory}B", "threads": f"{machine.cores()}"})
     for setting in _SETTINGS:
         connection.execute(f"SET {setting}")
     return connection
@@ -75,34 +76,40 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class Connections:
-    """Connections that are open and free, by process: in a child that was forked, the threads of a database are missing."""
+    """Connections that are open and free, by memory and process: in a child that was forked, the threads of a database are missing."""
 
-    _free: dict[int, list[Connection]] = field(default_factory=dict)
+    _free: dict[tuple[int, int], list[Connection]] = field(default_factory=dict)
 
     @contextmanager
-    def one(self) -> Iterator[Connection]:
+    def one(self, memory: int = 0) -> Iterator[Connection]:
         """Yield a connection for one computation; after an error it is closed, which frees its memory.
 
         Connections are used again, because opening one takes longer than computing a late row.
 
+        Args:
+            memory: Bytes that it may hold, at least ``LEAST``; 0 for an eighth of the memory there is.
+
         Raises:
+            TooLarge: If they are not enough.
             NotLocal: If the computation fails.
         """
         import duckdb
         import pyarrow as pa
 
-        free = self._free.setdefault(os.getpid(), [])
+        memory = max(memory or machine.memory() // 8, LEAST)
+        free = self._free.setdefault((os.getpid(), memory), [])
         try:
             connection = free.pop()
         except IndexError:
-            connection = Connection(connected())
+            connection = Connection(connected(memory=memory))
         try:
             yield connection
             connection.clear()
         except BaseException as exc:
             connection.duckdb.close()
             if isinstance(exc, duckdb.Error | pa.ArrowException):
-                raise NotLocal(f"{type(exc).__name__}: {str(exc).splitlines()[0]}") from exc
+                kind = TooLarge if isinstance(exc, duckdb.OutOfMemoryException) else NotLocal
+                raise kind(f"{type(exc).__name__}: {str(exc).splitlines()[0]}") from exc
             raise
         free.append(connection)
 

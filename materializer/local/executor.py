@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -47,8 +47,11 @@ class LocalExecutor(LocalReader):
 
     Args:
         rows: The most rows that are needed for one refresh; files with eight times as many are opened.
-        size: The most bytes of these rows; files of eight times as many are opened.
+        size: The most bytes that the rows of one run have in memory, a quarter of what computing takes in all.
+        starting: Returns the seconds that starting Spark instead would take.
     """
+
+    starting: Callable[[], float] = lambda: 0.0
 
     _known: dict[int, tuple[Definition, Forms | str]] = field(default_factory=dict)
 
@@ -87,7 +90,7 @@ class LocalExecutor(LocalReader):
         if isinstance(forms, str):
             raise NotLocal(forms)
         try:
-            with bugs_left_to_spark(), opened() as connection:
+            with bugs_left_to_spark(), opened(self.memory) as connection:
                 return _Run(self, connection, definition, forms, source, partials_path, plan, hull, work).computed()
         except NotLocal as exc:
             if str(exc).startswith(BUG):
@@ -149,7 +152,7 @@ class LocalExecutor(LocalReader):
         if isinstance(forms, str):
             raise NotLocal(forms)
         columns, time = list(forms.columns), definition.spec.time_column
-        with bugs_left_to_spark(), opened() as connection:
+        with bugs_left_to_spark(), opened(self.memory) as connection:
             rows = self.read(source.path, version, columns, spans, time, definition.time_type)
             return Results(connection, definition, forms).changed(rows, most)
 

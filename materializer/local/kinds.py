@@ -40,6 +40,10 @@ class NotLocal(Exception):  # noqa: N818 - it is an answer, and no error of anyb
     """The local executor has no exact form of something; the message says of what."""
 
 
+class TooLarge(NotLocal):
+    """Something does not fit into the memory that this process may take; a smaller run may."""
+
+
 @contextmanager
 def bugs_left_to_spark() -> Iterator[None]:
     """Leave to Spark what raises an unexpected error in the block; the block writes nothing.

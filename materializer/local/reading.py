@@ -13,7 +13,7 @@ from materializer.core.engines.work import Key, KeySlices
 from materializer.core.refresh.plan import INSERTED, OPENED
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import SpanSet
-from materializer.local.kinds import NotLocal
+from materializer.local.kinds import NotLocal, TooLarge
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,11 +27,16 @@ class LocalReader:
 
     Args:
         rows: The most rows that are needed for one refresh; files with eight times as many are opened.
-        size: The most bytes of these rows; files of eight times as many are opened.
+        size: The most bytes that the rows of one run have in memory, a quarter of what computing takes in all.
     """
 
     rows: int
     size: int
+
+    @property
+    def memory(self) -> int:
+        """Bytes that DuckDB may hold beside the rows."""
+        return 2 * self.size
 
     def read(
         self,
@@ -58,23 +63,26 @@ class LocalReader:
             NotLocal: If Spark has to read them.
         """
         from materializer.lake.local_read import read_small_rows
-        from materializer.lake.span_rows import ReadLimit
+        from materializer.lake.span_rows import ReadLimit, ReadLimitError
 
-        found = read_small_rows(
-            path,
-            version,
-            columns,
-            spans,
-            time=at,
-            time_type=time_type,
-            max_rows=OPENED * self.rows,
-            max_bytes=OPENED * self.size,
-            is_exact=True,
-            limit=ReadLimit(self.rows, self.size),
-            within=within,
-        )
+        try:
+            found = read_small_rows(
+                path,
+                version,
+                columns,
+                spans,
+                time=at,
+                time_type=time_type,
+                max_rows=OPENED * self.rows,
+                max_bytes=OPENED * self.size,
+                is_exact=True,
+                limit=ReadLimit(self.rows, self.size),
+                within=within,
+            )
+        except ReadLimitError as exc:
+            raise TooLarge("more rows than were expected") from exc
         if found is None:
-            raise NotLocal("files that only Spark can read, or more rows than were expected")
+            raise NotLocal("files that only Spark can read, or more of them than were expected")
         return found
 
     def read_keys(
@@ -180,5 +188,5 @@ class LocalReader:
             NotLocal: If they are.
         """
         if rows.nbytes > self.size:
-            raise NotLocal(f"{rows.nbytes:,} bytes of rows")
+            raise TooLarge(f"{rows.nbytes:,} bytes of rows")
         return rows

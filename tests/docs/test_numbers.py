@@ -129,6 +129,7 @@ def test_every_setting_is_on_its_page_with_its_default() -> None:
         "openlineage.namespace": "`OPENLINEAGE_NAMESPACE`, else `materializer`",
         "metrics.otlp": "whether an endpoint is given",
         "metrics.endpoint": "the standard variables",
+        "local_memory": "a quarter of the memory there is, 512 MB to 8 GB",
     }
 
     assert {k: variables.get(k, "") for k in config.KEYS} == {k: name for k, name, _ in rows}

@@ -41,7 +41,7 @@ from materializer.lake.write.commit import fence
 from materializer.lake.write.replace import replace_by_files, replace_spans
 from materializer.lake.write.replace_keys import replace_keys
 from materializer.local.executor import LocalExecutor
-from materializer.local.kinds import NotLocal
+from materializer.local.kinds import NotLocal, TooLarge
 from materializer.services import processes
 from materializer.services.activity import Phase, heard, hearing, tell_phase
 from materializer.services.aggregate import refuse_links
@@ -277,10 +277,13 @@ class DeltaPorts(SwitchTables):
                 return self._computed_here(definition, plan, work, self._local)
             except NotLocal as exc:
                 self._why_moved = masked(str(exc))
-                if (self.planner.request.options.executor or self._config.executor) == "local":
+                request = self.planner.request
+                is_cut = isinstance(exc, TooLarge) and work is None and request.fewer_rows(plan) is not None
+                if is_cut or request.executor(self._config) == "local":
                     raise NotLocalError(
                         f"'{self.aggregate.name}' could not be computed without Spark: {exc}",
-                        hint="leave the choice to 'auto'",
+                        hint="leave the choice to 'auto', or give 'local_memory' more",
+                        is_cut=is_cut,
                     ) from exc
         spark = self._used = self._spark()
         paths = self.aggregate.paths

@@ -111,7 +111,7 @@ class FeedLimit:
             config.executor != "spark"
             and self.engine in {"", *ENGINES}
             and raw.rows <= OPENED * config.local_rows
-            and raw.bytes <= OPENED * config.local_bytes
+            and raw.bytes <= OPENED * (config.memory // 4)
             and self.is_readable()
         )
         rates = RATES[ExecutorKind.LOCAL if is_local else ExecutorKind.SPARK]

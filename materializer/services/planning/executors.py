@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
-from materializer.config import Config
 from materializer.core.compiled.definition import Definition
 from materializer.core.engines.work import Work
 from materializer.core.quality.builtin import built_in
@@ -20,8 +20,32 @@ from materializer.services.aggregate import Aggregate
 from materializer.services.definitions import suites
 
 
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What computing a plan in this process needs, beside what its estimate says.
+
+    Args:
+        rows: Rows of the source that all runs of the request need, about.
+        held: Bytes that the rows of the run have in memory, about.
+        results: Bytes that its groups have, at most; 0 for an engine, whose lane tells.
+    """
+
+    rows: float = 0
+    held: float = 0
+    results: float = 0
+
+    def shares(self, local: LocalExecutor) -> float:
+        """Return into how many runs the run has to be cut to fit into the memory, at least."""
+        return max(self.held, self.results) / max(local.size, 1)
+
+
 def chosen(
-    aggregate: Aggregate, plan: Plan, work: Work | None, config: Config, local: LocalExecutor | None, asked: str
+    aggregate: Aggregate,
+    plan: Plan,
+    work: Work | None,
+    wanted: str,
+    local: LocalExecutor | None,
+    needs: Needs,
 ) -> tuple[ExecutorKind, str]:
     """Return what computes a plan, and why.
 
@@ -29,17 +53,16 @@ def chosen(
         aggregate: The aggregate.
         plan: The plan, with its lane.
         work: The work of an engine.
-        config: Settings.
+        wanted: The executor that is asked for, or ``auto``.
         local: The local executor; None if there is none.
-        asked: What the caller asked for, or "" for what the settings say.
+        needs: What the plan needs.
 
     Raises:
         NotLocalError: If the local executor was asked for and cannot compute the plan. Nothing was written.
     """
-    wanted = asked or config.executor
     if wanted == "spark" or local is None:
         return ExecutorKind.SPARK, "the settings say so" if wanted == "spark" else "nothing else is there"
-    reason = _why_not(aggregate, plan, work, local)
+    reason = _too_large(plan, work, local, needs) or _no_form(aggregate, plan, work, local)
     if not reason:
         rows, likely = plan.estimate.rows, plan.estimate.likely_rows
         what = f"reads {rows:,} rows" if rows <= local.rows else f"needs about {likely:,} of {rows:,} rows"
@@ -51,26 +74,32 @@ def chosen(
     return ExecutorKind.SPARK, reason
 
 
-def is_only_too_large(aggregate: Aggregate, plan: Plan, local: LocalExecutor) -> bool:
+def is_only_too_large(aggregate: Aggregate, plan: Plan, local: LocalExecutor, needs: Needs) -> bool:
     """Return whether this process could compute smaller parts of a plan of a continuous aggregate, but not the whole plan."""
-    return bool(_too_large(plan, None, local)) and not _no_form(aggregate, plan, None, local)
+    few = replace(needs, held=0, results=0)
+    return (
+        needs.shares(local) > 1
+        and not _too_large(plan, None, local, few)
+        and not _no_form(aggregate, plan, None, local)
+    )
 
 
-def _why_not(aggregate: Aggregate, plan: Plan, work: Work | None, local: LocalExecutor) -> str:
-    return _too_large(plan, work, local) or _no_form(aggregate, plan, work, local)
-
-
-def _too_large(plan: Plan, work: Work | None, local: LocalExecutor) -> str:
+def _too_large(plan: Plan, work: Work | None, local: LocalExecutor, needs: Needs) -> str:
     rows, size = plan.estimate.rows, plan.estimate.bytes
     # rows of other buckets and keys are skipped while files are read, and never in memory together
     is_by_key = work is not None and work.only is not None
-    if plan.estimate.likely_rows > local.rows and not is_by_key:
-        return f"it reads {plan.estimate.likely_rows:,} rows, and up to {local.rows:,} are computed here"
+    needed = max(round(needs.rows), plan.estimate.likely_rows)
+    if needed > local.rows and not is_by_key:
+        return f"it reads {needed:,} rows, and up to {local.rows:,} are computed here"
+    if needs.shares(local) > 1 and not is_by_key:
+        most = max(needs.held, needs.results)
+        return f"it holds about {most:,.0f} bytes of rows, and up to {local.size:,} are held here"
     if rows > OPENED * local.rows:
         return f"it opens files of {rows:,} rows, and up to {OPENED * local.rows:,} are opened here"
     if size > OPENED * local.size:
         return f"it opens files of {size:,} bytes, and up to {OPENED * local.size:,} are opened here"
-    return "its result may be larger than what the driver holds" if plan.lane is Lane.SPARK else ""
+    is_large = work is not None and plan.lane is Lane.SPARK
+    return "its result may be larger than what the driver holds" if is_large else ""
 
 
 def _no_form(aggregate: Aggregate, plan: Plan, work: Work | None, local: LocalExecutor) -> str:

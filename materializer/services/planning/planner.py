@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from materializer.local.executor import LocalExecutor
     from materializer.services.planning.engine_planner import EnginePlanner
     from materializer.services.planning.engine_run import EngineRun
+    from materializer.services.planning.executors import Needs
     from materializer.spark.run.spark import Spark
 
 WHOLE: Final = 1 << 62
@@ -97,14 +98,14 @@ class RunPlanner:
             from materializer.services.planning.window_limit import WindowLimit
 
             limit = WindowLimit(observation, engine, config.limits.windows)
-            by_spark = (request.options.executor or config.executor) == "spark"
+            by_spark = request.executor(config) == "spark"
             rows = EngineRows(observation.aggregate, engine, config.budget, None if by_spark else local)
             self.of_engine = EnginePlanner(rows, request, limit, observation.partials, config.budget.listed)
         self.why_again = ""
         """Why it plans again, for a plan that says what it does."""
         self._doing = ""
         self._config = config
-        self._local = local
+        self._local = None if request.executor(config) == "spark" else local
 
     def decide(self, state: AggregateState, heads: dict[Which, OwnTableHead]) -> Decision:
         """Return what to capture and to do next; see :class:`materializer.services.protocol.process.Ports`."""
@@ -133,13 +134,20 @@ class RunPlanner:
         if due is None:
             return Decision(tuple(events), note=RunNote(None, window, SpanSet(), state.cursor, captured, state))
         arguments = state, heads, window, events, captured, changed_in, due
-        whole = part = self._plan(*arguments, self._run_rows(state, heads) if self.of_engine is None else WHOLE)
-        for _ in range(CUTS):
-            few = self._rows_here(part.plan, state, heads)
-            if few is None:
-                break
-            part = self._plan(*arguments, few)
-        return part if part.plan is not None and part.plan.executor is ExecutorKind.LOCAL else whole
+        if self.of_engine is not None:
+            return self._plan(*arguments, WHOLE)
+        why_spark = ""
+        if self._local is not None:
+            found = self._plan(*arguments, self.request.options.run_rows)
+            for _ in range(CUTS):
+                few = self._rows_here(found.plan, state, heads)
+                if few is None:
+                    break
+                found = self._plan(*arguments, few)
+            if found.plan is None or found.plan.executor is ExecutorKind.LOCAL:
+                return found
+            why_spark = found.plan.executor_reason
+        return self._plan(*arguments, self._rows_of_driver(state, heads), why_spark)
 
     def has_work(self, state: AggregateState) -> bool:
         """Return whether :meth:`decide` would say or plan anything; versions and file lists tell, and no row is read.
@@ -183,8 +191,12 @@ class RunPlanner:
         changed_in: SpanSet,
         due: _Due,
         rows: int,
+        why_spark: str = "",
     ) -> Decision:
-        """Return the plan of a run of about so many *rows* of the source, and what is recorded with it."""
+        """Return the plan of a run of about so many *rows* of the source, and what is recorded with it.
+
+        Spark computes it if *why_spark* says why.
+        """
         from materializer.services.planning import automatic_rollup, executors, key_results, prices
 
         dirty, outlived, events = due.dirty, due.outlived, [*events]
@@ -251,13 +263,17 @@ class RunPlanner:
             of_slices = key_results.rejecting(of_slices, "the results of these keys may be more than the driver holds")
             work, plan = of_slices.work, replace(plan, steps=of_slices.steps)
             plan = replace(plan, lane=self._lane(state, plan, raw, stored))
-        executor, reason = executors.chosen(
-            self.observation.aggregate, plan, work, self._config, self._local, self.request.options.executor
-        )
+        wanted, needs = self.request.executor(self._config), self._needs(plan, run.runs, state, raw, stored)
+        executor, reason = ExecutorKind.SPARK, why_spark
+        if not why_spark:
+            executor, reason = executors.chosen(self.observation.aggregate, plan, work, wanted, self._local, needs)
         plan = replace(plan, executor=executor, executor_reason=reason)
         if self.of_engine is None:
             written = prices.written_by(plan, stored, prices.groups_per_row(state))
-            plan = prices.predicted(plan, known, written, self._config.budget)
+            starting = 0.0 if self._local is None else self._local.starting()
+            plan = prices.predicted(plan, known, written, self._config.budget, None if wanted == "local" else starting)
+            # this process commits what it computes, however much it is
+            plan = replace(plan, lane=Lane.DRIVER) if plan.executor is ExecutorKind.LOCAL else plan
         options = {"forced": self.request.options.force, **self.request.options.plan_note, **memory}
         events.append(Planned(plan, run.window.end, options))
         note = RunNote(run, window, dirty_spans, state.cursor, captured, state)
@@ -327,7 +343,7 @@ class RunPlanner:
         """Return *facts* with the prices of a lake."""
         from materializer.services.planning import prices
 
-        local = None if (self.request.options.executor or self._config.executor) == "spark" else self._local
+        local = self._local
         most = (0, 0) if local is None else (local.rows, local.size)
         executor = ExecutorKind.SPARK if local is None else ExecutorKind.LOCAL
         rates = RATES[executor]
@@ -352,18 +368,32 @@ class RunPlanner:
         """Return the source rows of a run that this process holds, where a few of them take the place of *plan*, else None."""
         from materializer.services.planning import executors, run_size
 
-        if plan is None or self.of_engine is not None or self._local is None:
-            return None
-        if self.request.options.run_buckets or (self.request.options.executor or self._config.executor) == "spark":
-            return None
-        aggregate = self.observation.aggregate
-        if plan.executor is ExecutorKind.SPARK and not executors.is_only_too_large(aggregate, plan, self._local):
+        if plan is None or self._local is None or self.request.options.run_buckets:
             return None
         raw, stored = self._files(state, heads)
-        groups = run_size.most_groups(plan, state, raw, stored)
-        return run_size.for_process(plan, groups, aggregate.definition, raw, stored, self._config, self._local)
+        needs = self._needs(plan, 1, state, raw, stored)
+        if not executors.is_only_too_large(self.observation.aggregate, plan, self._local, needs):
+            return None
+        rows = raw.rows_in(SpanSet.union(e.span for e in plan.taken))
+        return max(round(run_size.ROOM * rows / needs.shares(self._local)), 1)
 
-    def _run_rows(self, state: AggregateState, heads: dict[Which, OwnTableHead]) -> int:
+    def _needs(self, plan: Plan, runs: int, state: AggregateState, raw: Extent, stored: Extent) -> Needs:
+        """Return what computing a plan in this process needs; *runs* are those of the request, about."""
+        from materializer.services.planning import run_size
+        from materializer.services.planning.executors import Needs
+
+        definition = self.observation.aggregate.definition
+        groups = 0.0
+        if self.of_engine is None:
+            likely = plan.estimate.likely_rows + stored.estimate(plan.replaced).likely_rows
+            groups = min(run_size.most_groups(plan, state, raw, stored), likely)
+        return Needs(
+            min(plan.estimate.likely_rows * runs, max(plan.estimate.likely_rows, sum(f.rows for f in raw.files))),
+            run_size.held_bytes(plan, definition, stored),
+            groups * run_size.group_bytes(definition, stored),
+        )
+
+    def _rows_of_driver(self, state: AggregateState, heads: dict[Which, OwnTableHead]) -> int:
         """Return the source rows of a run: as configured, or fewer when that lets the driver commit the result."""
         from materializer.services.planning import run_size
 

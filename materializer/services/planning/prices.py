@@ -85,14 +85,15 @@ def written_by(plan: Plan, stored: Extent, groups_per_row: float | None) -> floa
     return rows
 
 
-def predicted(plan: Plan, prices: Prices, written: float, budget: Budget) -> Plan:
-    """Return a plan with its predicted seconds and, where this process computes it, those of Spark.
+def predicted(plan: Plan, prices: Prices, written: float, budget: Budget, starting: float | None) -> Plan:
+    """Return a plan with its predicted seconds; one that this process can compute goes to Spark where that takes less time.
 
     Args:
         plan: The plan.
         prices: The prices in the lake.
         written: Rows of each of our two tables that it writes.
         budget: As for :func:`pricing`.
+        starting: Seconds that starting Spark would take; None if it is not to be compared.
     """
     strategy, spans = _computing(plan.strategy), Counter[str]()
     for step in plan.steps:
@@ -102,13 +103,16 @@ def predicted(plan: Plan, prices: Prices, written: float, budget: Budget) -> Pla
     def base(executor: ExecutorKind) -> float:
         return unlearned(executor, strategy, plan.estimate, written, len(plan.steps), spans)
 
-    rates = base(plan.executor)
-    reason = plan.executor_reason
-    if plan.executor is ExecutorKind.LOCAL:
-        seconds = base(ExecutorKind.SPARK) * prices.factor(ExecutorKind.SPARK, strategy)
-        reason = f"{reason}; Spark would take about {seconds:.1f} s and its start"
-    seconds = rates * prices.factor(plan.executor, strategy)
-    return replace(plan, seconds=seconds, unlearned=rates, executor_reason=reason)
+    executor, reason = plan.executor, plan.executor_reason
+    if executor is ExecutorKind.LOCAL:
+        here, there = (base(kind) * prices.factor(kind, strategy) for kind in (executor, ExecutorKind.SPARK))
+        if starting is not None and there + starting < here:
+            executor, reason = ExecutorKind.SPARK, f"it would take about {here:.1f} s here, and {there:.1f} s on Spark"
+        else:
+            reason = f"{reason}; Spark would take about {there:.1f} s and its start"
+    rates = base(executor)
+    seconds = rates * prices.factor(executor, strategy)
+    return replace(plan, executor=executor, seconds=seconds, unlearned=rates, executor_reason=reason)
 
 
 def _computing(strategy: str) -> str:

@@ -1,16 +1,14 @@
-"""How many groups a plan makes at most, and of how many source rows a run is made so that this process holds what it needs."""
+"""How many groups a plan makes at most, and how much memory it takes; of how many source rows a run is made so that the driver holds its result."""
 
 from __future__ import annotations
 
 from typing import Final, assert_never
 
-from materializer.config import Config
 from materializer.core.compiled.definition import Definition
-from materializer.core.refresh.plan import OPENED, Merge, Plan, Recompute, Retract, RollUp, Settle
+from materializer.core.refresh.plan import Merge, Plan, Recompute, Retract, RollUp, Settle
 from materializer.core.time.spans import SpanSet
 from materializer.journal.state import AggregateState
 from materializer.lake.extent import Extent
-from materializer.local.executor import LocalExecutor
 from materializer.services.planning.prices import groups_per_row
 
 SAFETY: Final = 1.2
@@ -19,8 +17,6 @@ ROOM: Final = 0.95
 """Share of what a run may hold that it is sized for; it ends at a bucket's edge, a little later."""
 MAX_SHRINK: Final = 8
 """Runs are made smaller for the driver's lane by this factor at most."""
-LOCAL_RUNS: Final = 8
-"""Most runs of this process that take the place of one on Spark, which would have to be started, and takes three times as long for a row."""
 ENOUGH_GROUPS: Final = 1_000
 """Fewer stored groups say little about how large one is, or where they lie."""
 VALUE: Final = 16
@@ -76,36 +72,17 @@ def for_driver(rows: int, most: int, state: AggregateState, raw: Extent, stored:
     return min(rows, small) if small * MAX_SHRINK >= rows else rows
 
 
-def for_process(
-    plan: Plan, groups: float, definition: Definition, raw: Extent, stored: Extent, config: Config, local: LocalExecutor
-) -> int | None:
-    """Return the source rows of a run of which this process holds all, as a share of those of *plan*, which is too large.
-
-    None is returned if the plan is not too large, this process may hold nothing, or more than ``LOCAL_RUNS`` such runs would take its place.
-
-    Args:
-        plan: The plan.
-        groups: How many groups it makes at most.
-        definition: The definition.
-        raw: The files of the source.
-        stored: The files of the partials.
-        config: Settings.
-        local: What computes in this process.
-    """
-    if not min(local.rows, local.size, config.driver_lane_rows, config.driver_bytes):
-        return None
-    needs, size = plan.estimate, row_bytes(stored)
+def group_bytes(definition: Definition, stored: Extent) -> float:
+    """Return how many bytes a group takes in memory, about."""
     values = sum(max(kind.count(":"), 1) for _, kind in definition.partial_columns)
-    runs = max(
-        max(needs.likely_rows, stored.rows_in(plan.replaced - plan.remade - plan.discarded)) / local.rows,
-        needs.rows / (OPENED * local.rows),
-        needs.bytes / (OPENED * local.size),
-        groups / config.driver_lane_rows,
-        groups * size / config.driver_bytes,
-        groups * (size + VALUE * values) / local.size if plan.merges or plan.retracts else 0,
-    )
-    rows = raw.rows_in(SpanSet.union(e.span for e in plan.taken))
-    return max(round(ROOM * rows / runs), 1) if 1 < runs <= LOCAL_RUNS else None
+    return row_bytes(stored) + VALUE * values
+
+
+def held_bytes(plan: Plan, definition: Definition, stored: Extent) -> float:
+    """Return how many bytes the rows take in memory that this process reads for a plan: of the source, and of the partials."""
+    raw = plan.estimate.likely_rows * VALUE * max(len(definition.spec.reads), 1)
+    kept = stored.estimate(plan.replaced - plan.remade - plan.discarded).likely_rows
+    return max(raw, kept * group_bytes(definition, stored))
 
 
 def _likely(stored: Extent, spans: SpanSet) -> float:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Final
 
+from materializer.config import Config
 from materializer.core.refresh.invalidation import Cause, Entry, InvalidationLog
+from materializer.core.refresh.plan import Plan
 from materializer.core.time.grid import Grid
 from materializer.core.time.instants import render
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
@@ -15,6 +18,9 @@ from materializer.errors import RefreshWindowError
 from materializer.journal.state import AggregateState
 from materializer.services.planning.options import RefreshOptions
 from materializer.services.protocol.decision import Run
+
+LEAST_ROWS: Final = 10_000
+"""Rows of a run that is not made smaller when it does not fit into memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +38,20 @@ class Request:
     inside: Span | None = None
     may_merge: bool = True
     may_fetch: bool = True
+
+    def executor(self, config: Config) -> str:
+        """Return what is asked to compute it: ``local``, ``spark`` or ``auto``."""
+        return self.options.executor or config.executor
+
+    def fewer_rows(self, plan: Plan) -> Request | None:
+        """Return the request in runs of half as many rows as a plan that did not fit into memory; None if they would be too few.
+
+        What is merged or rolled up is not cut: computing it takes little memory for each bucket.
+        """
+        rows = min(self.options.run_rows, plan.estimate.likely_rows) // 2
+        if rows < LEAST_ROWS or self.options.run_buckets or not plan.recomputed:
+            return None
+        return replace(self, options=replace(self.options, run_rows=rows))
 
 
 def whole_window(request: Request, state: AggregateState, grid: Grid) -> Span | None:

@@ -20,6 +20,7 @@ from materializer.errors import (
     DataError,
     LeaseHeldError,
     MaterializerError,
+    NotLocalError,
     OutputHandlerError,
     ResultTooLargeError,
     SourceDamagedError,
@@ -399,6 +400,8 @@ def _otherwise(asked: Request, plans: Sequence[Plan], exc: MaterializerError) ->
         return replace(asked, may_merge=False)
     if isinstance(exc, ResultTooLargeError) and asked.may_fetch:
         return replace(asked, may_fetch=False)
+    if isinstance(exc, NotLocalError) and exc.values.get("is_cut") and plans:
+        return asked.fewer_rows(plans[-1])
     return None
 
 

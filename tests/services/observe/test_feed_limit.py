@@ -131,7 +131,7 @@ def test_a_file_that_does_not_tell_its_times_needs_its_feed() -> None:
         ({}, False),
         ({"is_readable": lambda: False}, True),
         ({"config": Config(executor="spark")}, True),
-        ({"raw": lambda: extent(20_000_000)}, True),
+        ({"raw": lambda: extent(200_000_000)}, True),
     ],
 )
 def test_spark_does_not_start_to_learn_what_can_be_computed_without_it(options: dict[str, Any], is_read: bool) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from materializer.config import Budget
-from materializer.core.refresh.plan import Estimate, Lane, Plan, Recompute, TableBase
-from materializer.core.refresh.price import Prices
+from materializer.core.refresh.plan import Estimate, ExecutorKind, Lane, Plan, Recompute, TableBase
+from materializer.core.refresh.price import Factor, Prices
 from materializer.core.time.spans import Span, SpanSet
 from materializer.journal.events import RunReport, SourceIdentity
 from materializer.journal.state import AggregateState, Ended
@@ -30,7 +32,28 @@ def seconds(found: SpanSet, estimate: Estimate) -> float:
     plan = Plan(
         "p", 2, 1, Span(0, 1), (), (Recompute(found, "", estimate),), Lane.DRIVER, TableBase("", 0), TableBase("", 0)
     )
-    return predicted(plan, Prices(), 0.0, BUDGET).seconds or 0.0
+    return predicted(plan, Prices(), 0.0, BUDGET, None).seconds or 0.0
+
+
+@pytest.mark.parametrize(
+    ("slower", "starting", "wanted"),
+    [(1.0, 0.0, "local"), (10.0, 0.0, "spark"), (10.0, 60.0, "local"), (10.0, None, "local")],
+)
+def test_what_takes_less_time_computes(slower: float, starting: float | None, wanted: str) -> None:
+    """
+    This process is left for Spark where that is faster, what starting it takes counted in, and never where it was asked for.
+    """
+    estimate = Estimate(3_000_000, 30_000_000, 10, 3_000_000)
+    plan = Plan(
+        "p", 2, 1, Span(0, 1), (), (Recompute(spans(1), "", estimate),), Lane.DRIVER, TableBase("", 0), TableBase("", 0),
+        ExecutorKind.LOCAL, "it is small",
+    )  # fmt: skip
+    known = Prices({(ExecutorKind.LOCAL, ""): Factor(slower, 5)})
+
+    found = predicted(plan, known, 100_000.0, BUDGET, starting)
+
+    assert wanted == found.executor
+    assert ("s here, and" in found.executor_reason) == (wanted == "spark")
 
 
 def test_many_spans_make_a_recompute_dearer_than_a_merge() -> None:

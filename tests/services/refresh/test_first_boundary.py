@@ -54,7 +54,7 @@ def test_a_first_refresh_in_runs_sets_the_boundary_at_the_end(tmp_path: Path) ->
     """
     Where only some runs were asked for, what the others have still to compute is not frozen.
     """
-    lake = LocalLake(tmp_path, rows=30, size=1 << 24)
+    lake = LocalLake(tmp_path, size=30 * 64)
     lake.add(*((hour * HOUR, hour) for hour in range(96)))
     lake.apply(HOURLY)
 

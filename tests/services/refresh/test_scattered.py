@@ -11,7 +11,9 @@ import pytest
 from deltalake import DeltaTable
 
 from materializer.config import Config
+from materializer.errors import NotLocalError
 from materializer.local.executor import LocalExecutor
+from materializer.local.kinds import TooLarge
 from materializer.spark.run.executor import Executor
 from tests.counting import calls_of
 from tests.services.keyed import HOUR, Readings
@@ -142,9 +144,9 @@ def test_work_grows_with_the_spans(tmp_path: Path, change: str) -> None:
 @pytest.mark.parametrize("files", [1, 12])
 def test_what_is_more_than_one_run_of_the_process_is_some_runs(tmp_path: Path, files: int) -> None:
     """
-    More rows than the process keeps at a time are computed in a few runs, whether they lie in one file or in many.
+    More rows than the memory of the process keeps at a time are computed in a few runs, whether they lie in one file or in many.
     """
-    lake = LocalLake(tmp_path, rows=1_500, size=1 << 28)
+    lake = LocalLake(tmp_path, rows=1_000_000, size=48_000)
     rows = [(i * HOUR + j, i) for i in range(HOURS // 2) for j in range(EACH)]
     each_file = len(rows) // files
     for first in range(0, each_file * files, each_file):
@@ -166,7 +168,7 @@ def test_a_run_of_a_merge_is_as_large_as_what_it_reads_and_writes(tmp_path: Path
     """
     A merge reads stored groups and late rows, not the rows of the source: its runs are sized by these.
     """
-    lake = filled(tmp_path, rows=1_200)
+    lake = filled(tmp_path, size=150_000)
     lake.add(*((4 * i * HOUR + 7, 1000) for i in range(HOURS // 4)))
 
     runs = lake.opened.refresh("hourly", strategy="merge").runs
@@ -177,9 +179,9 @@ def test_a_run_of_a_merge_is_as_large_as_what_it_reads_and_writes(tmp_path: Path
 
 def test_few_late_rows_far_apart_are_some_runs_of_the_process(tmp_path: Path) -> None:
     """
-    What lies between dirty buckets is copied: where that is more than the driver holds, the process has some runs of it.
+    What lies between dirty buckets is copied: where that is more than its memory holds, the process has some runs of it.
     """
-    lake = LocalLake(tmp_path, config=Config(price_tie_ms=60_000, driver_lane_rows=1_000), **MANY)
+    lake = LocalLake(tmp_path, config=Config(price_tie_ms=60_000), rows=1_000_000, size=48_000)
     for first in range(0, HOURS, 400):
         lake.add(*((i * HOUR, i) for i in range(first, first + 400)))
     lake.apply(view("hourly", each("1 hour"), measure="sum(v) AS v, count(*) AS n"))
@@ -188,7 +190,7 @@ def test_few_late_rows_far_apart_are_some_runs_of_the_process(tmp_path: Path) ->
 
     runs = lake.opened.refresh("hourly").runs
 
-    assert ["local"] * 4 == [run.report.executor for run in runs]
+    assert ["local"] * 2 == [run.report.executor for run in runs]
     assert raw(lake) == published(lake)
 
 
@@ -197,7 +199,7 @@ def test_groups_without_late_rows_take_no_memory_in_a_merge(tmp_path: Path) -> N
     """
     Of 200,000 groups with forty measures 2,000 have a late row: the others are passed on, and the process has room for all.
     """
-    lake = LocalLake(tmp_path, rows=40_000, size=1 << 28)
+    lake = LocalLake(tmp_path, rows=1_000_000, size=1 << 27)
     hours = 200_000
     lake.add(*((i * HOUR, i) for i in range(hours)))
     lake.apply(view("hourly", each("1 hour"), measure=", ".join(f"sum(v + {i}) AS s{i}" for i in range(40))))
@@ -210,6 +212,64 @@ def test_groups_without_late_rows_take_no_memory_in_a_merge(tmp_path: Path) -> N
 
     assert ("merge", "local") == (run.report.strategy, run.report.executor)
     assert run.report.partials_written > 0.9 * hours
+
+
+class Small(LocalExecutor):
+    """An executor whose memory is too small for rows that it was thought to be large enough for."""
+
+    def read(self, *args: Any, **options: Any) -> pa.Table:
+        """Read some rows."""
+        found = super().read(*args, **options)
+        if found.num_rows > 12_000:
+            raise TooLarge("out of memory")
+        return found
+
+
+def test_a_run_that_does_not_fit_into_memory_is_some_runs(tmp_path: Path) -> None:
+    """
+    Its plan is ended, nothing is written, and runs of half as many rows take its place, until they fit; Spark is not asked.
+    """
+    lake = LocalLake(tmp_path, **MANY)
+    lake.add(*((i * HOUR // 20, i) for i in range(40_000)))
+    lake.apply(view("hourly", each("1 hour"), measure="sum(v) AS v, count(*) AS n"))
+    lake.wired = replace(lake.wired, local=Small(**MANY))
+    lake.opened = Opened(lake.wired, Executor(Config(), None, {}, started=NoSpark()))  # type: ignore[arg-type]
+
+    runs = lake.opened.refresh("hourly").runs
+
+    assert {"local"} == {run.report.executor for run in runs}
+    assert len(runs) >= 4
+    assert raw(lake) == published(lake)
+
+
+def test_one_that_asked_for_the_process_hears_what_does_not_fit(tmp_path: Path) -> None:
+    """
+    Where a run cannot be smaller, asking for the process ends with what can be done about it.
+    """
+    lake = LocalLake(tmp_path, **MANY)
+    lake.add(*((i, i) for i in range(15_000)))
+    lake.apply(view("hourly", each("1 hour")))
+    lake.wired = replace(lake.wired, local=Small(**MANY))
+    lake.opened = Opened(lake.wired, Executor(Config(), None, {}, started=NoSpark()))  # type: ignore[arg-type]
+
+    with pytest.raises(NotLocalError, match="out of memory") as raised:
+        lake.opened.refresh("hourly", executor="local")
+    assert "local_memory" in raised.value.hint
+
+
+def test_a_request_of_more_rows_is_for_spark(tmp_path: Path) -> None:
+    """
+    What counts is all that was asked for, and not each of its runs.
+    """
+    lake = LocalLake(tmp_path, config=Config(run_rows=1_000), rows=5_000, size=1 << 28)
+    lake.add(*((i * HOUR, i) for i in range(8_000)))
+    lake.apply(view("hourly", each("1 hour")))
+
+    shown = lake.opened.plan("hourly")
+
+    assert shown.plan is not None
+    assert "spark" == shown.plan.executor
+    assert "8,000 rows, and up to 5,000" in shown.plan.executor_reason
 
 
 class Broken(LocalExecutor):

@@ -1,0 +1,57 @@
+"""What a process may use of a machine, by control groups that are written out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from materializer.machine import cores, memory
+
+HERE = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+CORES = len(os.sched_getaffinity(0))
+
+
+def written(root: Path, files: Mapping[str, str], own: str) -> tuple[Path, Path]:
+    """Write files of control groups, and the one that names those of the process."""
+    for name, text in files.items():
+        file = root / "groups" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    (root / "own").write_text(own)
+    return root / "groups", root / "own"
+
+
+@pytest.mark.parametrize(
+    ("files", "own", "core", "size"),
+    [
+        pytest.param({}, "", CORES, HERE, id="none"),
+        pytest.param({"cpu.max": "100000 100000\n", "memory.max": "1048576\n"}, "0::/\n", 1, 1 << 20, id="of a container"),
+        pytest.param({"cpu.max": "max 100000\n", "memory.max": "max\n"}, "0::/\n", CORES, HERE, id="without limits"),
+        pytest.param(
+            {"a/b/cpu.max": "max 100000\n", "a/cpu.max": "50000 100000\n", "a/b/memory.high": "2097152\n"},
+            "0::/a/b\n", 1, 2 << 20, id="around it",
+        ),
+        pytest.param(
+            {"cpu,cpuacct/x/cpu.cfs_quota_us": "", "cpu/x/cpu.cfs_quota_us": "90000\n", "cpu/x/cpu.cfs_period_us": "100000\n",
+             "memory/x/memory.limit_in_bytes": "3145728\n"},
+            "4:memory:/x\n3:cpu,cpuacct:/x\n", 1, 3 << 20, id="of version 1",
+        ),
+        pytest.param(
+            {"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n", "memory/memory.limit_in_bytes": "9223372036854771712\n"},
+            "", CORES, HERE, id="of version 1 without limits",
+        ),
+        pytest.param({"cpu.max": "nonsense", "memory.max": "0"}, "0::/\n", CORES, HERE, id="that cannot be read"),
+    ],
+)  # fmt: skip
+def test_a_control_group_limits_what_is_used(
+    tmp_path: Path, files: Mapping[str, str], own: str, core: int, size: int
+) -> None:
+    """
+    The least of what the machine has and what each group grants, in either version; one without a limit or that cannot be read grants all.
+    """
+    places = written(tmp_path, files, own)
+
+    assert (core, size) == (cores(*places), memory(*places))
