@@ -1,9 +1,10 @@
-"""What the process may use of this machine: cores and memory, as a container limits them."""
+"""What the process may use of this machine: cores and memory, as a container limits them, and the user's cache."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -60,3 +61,13 @@ def _words(file: Path) -> tuple[str, ...]:
         return tuple(file.read_text().split())
     except OSError:
         return ()
+
+
+def cache_dir(environ: Mapping[str, str] | None = None) -> Path:
+    """Return our folder in the user's cache; it need not exist."""
+    env = os.environ if environ is None else environ
+    if home := env.get("XDG_CACHE_HOME"):
+        return Path(home) / "materializer"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "materializer"
+    return Path.home() / ".cache" / "materializer"

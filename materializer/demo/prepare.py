@@ -21,6 +21,7 @@ from deltalake import DeltaTable, write_deltalake
 from materializer.api import Materializer
 from materializer.config import Config
 from materializer.errors import NOTHING, StorageError, UsageError
+from materializer.machine import cache_dir
 from materializer.spark.runtime import class_data as archive
 from materializer.spark.runtime import jars, session
 
@@ -75,7 +76,7 @@ def prepare(config: Config, *, again: bool = False) -> PreparedDemo:
         raise UsageError("this process runs Spark already", hint="call it in a process of its own")
     if config.spark.remote:
         return PreparedDemo((), None, 0, time.perf_counter() - began, False, "a Spark Connect server computes")
-    cache = jars.cache_dir()
+    cache = cache_dir()
     if jars.find(config.spark.jars, cache) is None:
         session.end(session.start(config))
     cached = jars.find(config.spark.jars, cache)

@@ -16,7 +16,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from materializer.errors import NOTHING, SourceDamagedError
-from materializer.lake import places
+from materializer.lake import looked_at, places
 
 MOST_DEPTH: Final = 5_000
 """Brackets of a line or of statistics that may be open at once. A library's parser passed 20,000 of them; 100,000 ended the process."""
@@ -155,9 +155,10 @@ def refuse_deep_file(table: str, name: str, size: int) -> None:
     if size < _LEAST and not name.endswith(".parquet"):
         return
     known = (place, size if not places.is_local(place) else places.identity(place))
-    if known in _PASSED:
-        return
     is_parquet = name.endswith(".parquet")
+    is_noted = is_parquet and places.is_local(place)
+    if known in _PASSED or (is_noted and looked_at.knows(place)):
+        return
     content = b"" if is_parquet else places.read(place)
     texts = _statistics(place) if is_parquet else iter(content.split(b"\n"))
     if any(depth_of(text) > MOST_DEPTH for text in texts if len(text) >= _LEAST):
@@ -165,13 +166,15 @@ def refuse_deep_file(table: str, name: str, size: int) -> None:
     if len(_PASSED) >= _MOST_PASSED:
         _PASSED.clear()
     _PASSED.add(known)
+    if is_noted:
+        looked_at.note(place)
     if 0 < len(content) <= _MOST_CONTENT:
         if sum(len(each) for _, each in _CONTENT.values()) + len(content) > _MOST_CONTENT:
             _CONTENT.clear()
         _CONTENT[place] = known[1], content
 
 
-def looked_at(place: str) -> bytes | None:
+def content_of(place: str) -> bytes | None:
     """Return the content of a commit that was read to look at it, once; None if it is to be read.
 
     Args:

@@ -297,7 +297,7 @@ def _text(path: str, version: int) -> str:
 
 
 def _content(file: str) -> bytes:
-    content = hostile.looked_at(file)
+    content = hostile.content_of(file)
     return places.read(file) if content is None else content
 
 

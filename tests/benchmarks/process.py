@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from deltalake import write_deltalake
 
+from materializer.machine import cache_dir
 from materializer.spark.runtime import class_data, jars
 from tests.benchmarks.trades import BARS, DAY, START, report, reporting, timed, trades, write_source
 
@@ -72,9 +73,9 @@ def asked(about: str | None, **more: int) -> argparse.Namespace:
 def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Return medians in seconds."""
     rng = begun(options, folder)
-    found = jars.find(None, jars.cache_dir())
+    found = jars.find(None, cache_dir())
     assert found is not None
-    place = class_data.place(jars.cache_dir(), found)
+    place = class_data.place(cache_dir(), found)
     aside = place.with_suffix(".aside")
     seconds: dict[str, list[float]] = {"with": [], "without": [], "idle": []}
     for _ in range(options.rounds):

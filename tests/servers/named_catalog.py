@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from zipfile import ZipFile
 
+from materializer.machine import cache_dir
 from materializer.spark.runtime import jars
 from tests.servers.spark import HOME
 
@@ -21,14 +22,14 @@ def why_not() -> str:
     """Return why this machine cannot compile it; "" if it can."""
     if shutil.which("javac") is None:
         return "a catalog of our own needs a JDK, and there is no javac"
-    return "" if jars.find(None, jars.cache_dir()) else "the Delta jars are not cached"
+    return "" if jars.find(None, cache_dir()) else "the Delta jars are not cached"
 
 
 def options(folder: Path) -> Mapping[str, str]:
     """Return the options of a session that has the catalog; its jar is made in *folder* on the first call."""
     jar = folder / "named-catalog.jar"
     if not jar.exists():
-        delta = jars.find(None, jars.cache_dir())
+        delta = jars.find(None, cache_dir())
         assert delta is not None
         path = ":".join([f"{HOME / 'jars'}/*", *map(str, delta)])
         subprocess.run(["javac", "-nowarn", "-proc:none", "-cp", path, "-d", folder, _SOURCE], check=True)

@@ -17,6 +17,7 @@ from typing import Final
 import pyspark
 
 from materializer.errors import MaterializerError
+from materializer.machine import cache_dir
 from materializer.spark.runtime import jars
 from materializer.spark.runtime.session import check_java
 
@@ -31,9 +32,7 @@ def why_not() -> str:
         check_java()
     except MaterializerError as exc:
         return exc.message
-    return (
-        "" if jars.find(None, jars.cache_dir()) else "the Delta jars are not cached; `materializer setup` fetches them"
-    )
+    return "" if jars.find(None, cache_dir()) else "the Delta jars are not cached; `materializer setup` fetches them"
 
 
 def free_port() -> int:
@@ -45,7 +44,7 @@ def free_port() -> int:
 
 def delta_options() -> dict[str, str]:
     """Return the options by which a server has Delta, as the embedded Spark has it."""
-    found = jars.find(None, jars.cache_dir())
+    found = jars.find(None, cache_dir())
     assert found is not None
     return {
         "spark.jars": ",".join(map(str, found)),

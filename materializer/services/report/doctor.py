@@ -22,6 +22,7 @@ from materializer.journal.state import AggregateState, States
 from materializer.lake import places
 from materializer.lake.extent import files
 from materializer.lake.table import DeltaFolder
+from materializer.machine import cache_dir
 from materializer.services import processes
 from materializer.services.aggregate import Aggregate, refuse_links
 from materializer.services.definitions import lineage
@@ -111,7 +112,7 @@ class Doctor:
         except MaterializerError as exc:
             yield DoctorFinding("error", "environment", exc.code, exc.message, exc.hint)
         try:
-            cached = jars.find(self.config.spark.jars, jars.cache_dir())
+            cached = jars.find(self.config.spark.jars, cache_dir())
         except MaterializerError as exc:
             yield DoctorFinding("error", "environment", exc.code, exc.message, exc.hint)
             return
@@ -119,7 +120,7 @@ class Doctor:
             yield DoctorFinding(
                 "ok", "environment", "doctor.jars", "the Delta jars are there: " + ", ".join(p.name for p in cached)
             )
-            if self.config.spark.profile == "short" and not class_data.place(jars.cache_dir(), cached).is_file():
+            if self.config.spark.profile == "short" and not class_data.place(cache_dir(), cached).is_file():
                 message = "there is no class-data archive for this Java, Spark and jars: commands start slower than they could"
                 yield DoctorFinding("note", "environment", "doctor.archive", message, "run 'materializer setup' once")
         else:

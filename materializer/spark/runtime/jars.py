@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -86,16 +85,6 @@ HINT: Final = (
 )
 
 S3_HINT: Final = "let this machine reach Maven Central once, or copy ~/.cache/materializer/jars from a machine that has started Spark for S3"
-
-
-def cache_dir(environ: Mapping[str, str] | None = None) -> Path:
-    """Return our folder in the user's cache; it need not exist."""
-    env = os.environ if environ is None else environ
-    if home := env.get("XDG_CACHE_HOME"):
-        return Path(home) / "materializer"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "materializer"
-    return Path.home() / ".cache" / "materializer"
 
 
 def find(given: Path | None, cache: Path) -> tuple[Path, ...] | None:

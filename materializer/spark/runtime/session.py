@@ -35,6 +35,7 @@ from materializer.errors import (
     StorageError,
 )
 from materializer.lake.store_settings import spark_environment
+from materializer.machine import cache_dir
 from materializer.spark.runtime import cluster, connect, jars, jvm
 from materializer.spark.runtime.connect import is_connect
 from materializer.spark.runtime.options import CONF, S3, WORK, embedded_options
@@ -97,7 +98,7 @@ def start(
     check_java()
     cluster.refuse_unreachable(config.spark.master or config.spark.options.get("spark.master", ""))
     _load_meanwhile(loads)
-    cache = jars.cache_dir()
+    cache = cache_dir()
     found = jars.find(config.spark.jars, cache)
     scratch = _scratch()
     os.environ["PYSPARK_PYTHON"] = sys.executable

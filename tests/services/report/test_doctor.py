@@ -8,6 +8,7 @@ import pytest
 
 from materializer.api import Materializer
 from materializer.config import Config, SparkConfig
+from materializer.machine import cache_dir
 from materializer.services.report.tables import DoctorFinding
 from materializer.spark.runtime import class_data, jars
 
@@ -16,7 +17,7 @@ from materializer.spark.runtime import class_data, jars
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache of ours."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    return jars.cache_dir()
+    return cache_dir()
 
 
 def java(folder: Path, says: str) -> Path:

@@ -20,6 +20,7 @@ from materializer.errors import (
     JavaMissingError,
     JavaTooOldError,
 )
+from materializer.machine import cache_dir
 from materializer.spark.runtime import jars, session
 from tests.paths import ROOT
 
@@ -151,7 +152,7 @@ def test_unreachable_jars_are_one_clear_error(tmp_path: Path) -> None:
     Nothing cached and no way to the repositories: both ways out are named, and nothing else is printed. With the folder of
     another machine's cache it starts.
     """
-    cached = jars.find(None, jars.cache_dir()) or ()
+    cached = jars.find(None, cache_dir()) or ()
     said = failing_start(XDG_CACHE_HOME=str(tmp_path), JAVA_TOOL_OPTIONS=NOWHERE)
 
     assert said.startswith("JarsUnreachableError|the Delta jars")
@@ -169,7 +170,7 @@ def test_unreachable_jars_for_s3_are_named(tmp_path: Path) -> None:
     """
     Where the Delta jars are cached and those for S3 are not.
     """
-    cached = jars.find(None, jars.cache_dir())
+    cached = jars.find(None, cache_dir())
     (tmp_path / "materializer" / "jars").mkdir(parents=True)
     for jar in cached or ():
         (tmp_path / "materializer" / "jars" / jar.name).symlink_to(jar)
