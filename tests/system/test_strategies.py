@@ -235,7 +235,7 @@ def test_small_results_are_committed_by_the_driver(busy):
     """
     busy.tables["trades"].trade(*LATE)
     small = busy.lake.plan("hourly").plan
-    spark = busy.beside(busy.root, driver_lane_rows=3).lake.plan("hourly").plan
+    spark = busy.beside(busy.root, driver_lane_rows=3, executor="spark").lake.plan("hourly").plan
 
     assert (Lane.DRIVER, Lane.SPARK) == (small.lane, spark.lane)
     assert [Merge] == [type(step) for step in small.steps if not isinstance(step, Settle)]
