@@ -21,7 +21,7 @@ from materializer.errors import ConfigError
 FILE_NAME = "materializer.toml"
 PREFIX = "MATERIALIZER_"
 
-Profile = Literal["short", "long"]
+Profile = Literal["auto", "short", "long"]
 ExecutorChoice = Literal["auto", "local", "spark"]
 LEAST_ROWS, LEAST_BYTES = 1_000, 1 << 20
 """What the driver holds in any case: without it, it could plan nothing."""
@@ -35,8 +35,9 @@ class SparkConfig:
         master: The cluster that computes for the driver in this process, such as ``spark://host:7077`` or ``local[4]``; ""
             for all cores of this machine.
         remote: The Spark Connect server that computes, such as ``sc://host:15002``; then no JVM is started here. "" for none.
-        profile: ``short`` starts quickly, for commands that take seconds; ``long`` has the full compiler, for backfills.
-        memory: Heap of the JVM in Spark's notation, such as ``2g``.
+        profile: ``short`` starts quickly, for commands that take seconds; ``long`` has the full compiler, for backfills; ``auto``
+            is ``long`` where Spark is started for more than ten seconds of work.
+        memory: Heap of the JVM in Spark's notation, such as ``2g``; ``auto`` is two gigabytes, and a quarter of the memory for long work.
         patience: Seconds to wait for a core of a cluster, while none of the tasks of a job runs.
         jars: Folder with the two Delta jars, or None for the user's cache.
         options: Spark options, passed on unchanged; they override ours.
@@ -44,8 +45,8 @@ class SparkConfig:
 
     master: str = ""
     remote: str = field(default="", repr=False)  # it may hold a token
-    profile: Profile = "short"
-    memory: str = "2g"
+    profile: Profile = "auto"
+    memory: str = "auto"
     patience: int = 120
     jars: Path | None = None
     options: Mapping[str, str] = field(default_factory=dict, repr=False)  # it may hold keys of a store
@@ -424,7 +425,7 @@ KEYS: dict[str, values.Convert] = {
     "limits.windows": values.count,
     "spark.master": values.master,
     "spark.remote": values.remote,
-    "spark.profile": values.one_of("short", "long"),
+    "spark.profile": values.one_of("auto", "short", "long"),
     "spark.memory": values.memory,
     "spark.patience": values.count,
     "spark.jars": values.folder,

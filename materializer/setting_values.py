@@ -62,8 +62,8 @@ def remote(value: Any, _: Path) -> str:
 
 
 def memory(value: Any, _: Path) -> str:
-    """Return a size in Spark's notation."""
-    if not isinstance(value, str) or not re.fullmatch(r"[1-9][0-9]*[kmgt]", value.strip().lower()):
+    """Return a size in Spark's notation, or ``auto``."""
+    if not isinstance(value, str) or not re.fullmatch(r"[1-9][0-9]*[kmgt]|auto", value.strip().lower()):
         raise Invalid("a size such as '2g' or '900m'")
     return value.strip().lower()
 

@@ -118,7 +118,7 @@ def test_variables_of_commands_are_left_alone(tmp_path: Path) -> None:
         ),
         ("[quality]\nsuites = 3", "unknown key 'quality.suites'"),
         ("[spark]\nprofil = 'long'", "unknown key 'spark.profil'; the nearest known one is 'spark.profile'"),
-        ("[spark]\nprofile = 'fast'", "'spark.profile' must be 'short' or 'long', found 'fast'"),
+        ("[spark]\nprofile = 'fast'", "'spark.profile' must be 'auto', 'short' or 'long', found 'fast'"),
         (
             "[spark]\nmaster = 'lokal'",
             "'spark.master' must be a Spark master such as 'local[4]', 'spark://host:7077', 'yarn' or 'k8s://https://host:6443', found",

@@ -83,7 +83,7 @@ def prepare(config: Config, *, again: bool = False) -> PreparedDemo:
     if cached is None:
         return PreparedDemo((), None, 0, time.perf_counter() - began, False, f"nothing can be kept in {cache}")
     names = tuple(p.name for p in cached)
-    reason = f"profile '{config.spark.profile}' starts without one" if config.spark.profile != "short" else ""
+    reason = f"profile '{config.spark.profile}' starts without one" if config.spark.profile == "long" else ""
     if not config.spark.is_local:
         reason = "the driver of a cluster starts without one"
     if reason:

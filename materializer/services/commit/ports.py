@@ -56,6 +56,7 @@ from materializer.services.planning.runs import Request
 from materializer.services.protocol.decision import Decision
 from materializer.services.protocol.process import PLANS, Audit, CommitsGoneError, OwnTableHead, Which
 from materializer.services.quality.gate import Gate, metrics
+from materializer.spark.runtime.planned import planned
 
 if TYPE_CHECKING:
     from materializer.lake.computed import Computed
@@ -100,6 +101,7 @@ class DeltaPorts(SwitchTables):
         self._config = config
         self._library = library
         self._spark = spark
+        self._runs = 1
         self._checkpoint = on_checkpoint
         self._computed: Computed | None = None
         self._used: Spark | None = None  # the Spark that computed the result; one started after it died cannot read it
@@ -260,6 +262,8 @@ class DeltaPorts(SwitchTables):
                 f" (plan {self._plans} of at most {PLANS}: what the last one was made of changed meanwhile)"
             )
         decision = self.planner.decide(state, heads)
+        run = None if decision.note is None else decision.note.run
+        self._runs = 1 if run is None else run.runs
         if decision.plan is None or not all(isinstance(step, Settle) for step in decision.plan.steps):
             return decision
         seconds = time.perf_counter() - self.counters.started
@@ -285,7 +289,10 @@ class DeltaPorts(SwitchTables):
                         hint="leave the choice to 'auto', or give 'local_memory' more",
                         is_cut=is_cut,
                     ) from exc
-        spark = self._used = self._spark()
+        # an engine has no price; its rows take Spark some microseconds
+        seconds = self._runs * (plan.seconds or 5e-6 * plan.estimate.likely_rows)
+        with planned(seconds):
+            spark = self._used = self._spark()
         paths = self.aggregate.paths
         hull = self.observation.hull(plan.source_version)
         asked = metrics(definition, plan) if has_gate(definition.spec, plan.n) else ()

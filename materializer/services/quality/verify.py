@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from materializer.core.time.spans import EVERYTHING, NEG_INF, Span, SpanSet
 from materializer.core.time.windows import whole_buckets
@@ -21,9 +21,14 @@ from materializer.services.aggregate import Aggregate
 from materializer.services.observe import frozen_bound, raw_form
 from materializer.services.observe.dirty import dirty_at_cursor
 from materializer.services.observe.observe import Observation
+from materializer.spark.runtime.planned import planned
 
 if TYPE_CHECKING:
     from materializer.spark.run.spark import Spark
+
+
+PLAIN_ROW: Final = 1e-6
+"""Seconds that a row takes Spark, read and aggregated twice, about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +115,9 @@ class Verifier:
             extent = files(
                 state.source.path, state.cursor, aggregate.definition.spec.time_column, aggregate.definition.time_type
             )
-            result = self.engine().verify(
+            with planned(extent.estimate(compared).rows * PLAIN_ROW):
+                engine = self.engine()
+            result = engine.verify(
                 aggregate.definition,
                 state.source,
                 aggregate.paths["output"],

@@ -120,7 +120,7 @@ class Doctor:
             yield DoctorFinding(
                 "ok", "environment", "doctor.jars", "the Delta jars are there: " + ", ".join(p.name for p in cached)
             )
-            if self.config.spark.profile == "short" and not class_data.place(cache_dir(), cached).is_file():
+            if self.config.spark.profile != "long" and not class_data.place(cache_dir(), cached).is_file():
                 message = "there is no class-data archive for this Java, Spark and jars: commands start slower than they could"
                 yield DoctorFinding("note", "environment", "doctor.archive", message, "run 'materializer setup' once")
         else:

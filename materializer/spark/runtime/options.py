@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from materializer.config import Config, Profile
 from materializer.lake.store_settings import spark_options
+from materializer.machine import cores
 from materializer.spark.runtime import class_data, jars
+from materializer.spark.runtime.planned import settled
 
 S3: Final = "s3"
 CONF: Final = Path(__file__).parent / "conf"
@@ -59,6 +61,7 @@ def embedded_options(
         archive_to: Where the JVM writes a class-data archive when it ends; it then uses none itself.
         stores: Schemes of the stores that Spark reads.
     """
+    config = replace(config, spark=settled(config.spark))
     given = dict(config.spark.options)
     if config.spark.master:
         given["spark.master"] = config.spark.master
@@ -81,7 +84,6 @@ def embedded_options(
             loaded[key] = ",".join([*_split(loaded.get(key, "")), *more])
     for scheme in stores:
         loaded |= spark_options(scheme)
-    cores = os.cpu_count() or 2
     return {
         "spark.master": "local[*]",
         "spark.driver.memory": config.spark.memory,
@@ -89,7 +91,7 @@ def embedded_options(
         **(_LOOPBACK if config.spark.is_local else {}),  # the executors of a cluster have to reach the driver
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": str(max(4, cores)),
+        "spark.sql.shuffle.partitions": str(max(4, cores())),
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
