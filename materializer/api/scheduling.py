@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Literal
 
 from materializer.api.opened import OpenedLake
+from materializer.errors import MaterializerError, SparkDiedError
 from materializer.spark.runtime.jvm import watched
 
 if TYPE_CHECKING:
+    from threading import Event
+
     from materializer.core.refresh.plan import Plan
     from materializer.core.time.instants import Instant
     from materializer.services.definitions.changes import DefinitionChange
     from materializer.services.protocol.decision import RunNote
     from materializer.services.refresh.reports import RunDone
+    from materializer.services.schedule.following import Failed, Followed
     from materializer.services.schedule.policies import PolicyReport, PolicyState
 
 
@@ -110,6 +114,25 @@ class Scheduling(OpenedLake):
             QualityGateError: As :meth:`refresh`, which may raise other errors, too.
         """
         return self._policies.run(name, policy, now, on_plan=on_plan, on_run=on_run)
+
+    def follow(self, name: str | None = None, *, every: float = 5.0, stop: Event) -> Iterator[Followed | Failed]:
+        """Follow the sources of all policies, refresh what came due or became dirty, and yield what was done and what failed.
+
+        A policy with a schedule runs when it is due; one without runs when its source has a new version, or its window has dirty
+        buckets. What fails is tried again, at first after *every* seconds and ever later, up to five minutes.
+
+        Args:
+            name: Only this aggregate; None for all.
+            every: Seconds between two looks.
+            stop: Ends it, once the refresh that runs has ended.
+        """
+        from materializer.services.schedule.following import Follower
+
+        def failed(error: MaterializerError) -> None:
+            if isinstance(error, SparkDiedError):
+                self._executor.start_again()
+
+        return Follower(self._lake, self._policies, every, failed).follow(name, stop)
 
     def due(self, name: str | None = None, now: Instant = None) -> list[tuple[str, str]]:
         """Return (aggregate, policy) of every policy whose schedule was due since its last run, parents first.

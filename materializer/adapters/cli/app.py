@@ -30,6 +30,7 @@ _NAMES: Final = {
     "completing": ("completion",),
     "about": ("demo", "setup", "version"),
     "policies": ("policy",),
+    "running": ("run",),
 }
 """The commands of each module, in the order of the help."""
 _OF_EVERY_COMMAND: Final = ("--lake", "--config", "--json", "--progress", "--strict-exit")

@@ -222,7 +222,7 @@ class JsonOutput:
         if result.listing:
             self._lists.setdefault(result.listing, []).append(result.form())
         else:
-            self._out.lines([_dump(result.form(), indent=2)])
+            self._out.lines([_dump(result.form(), indent=None if result.is_line else 2)])
 
     def announce(self, result: Result) -> None:
         """See :class:`Output`."""

@@ -44,6 +44,12 @@ class Executor:
         is_there = self.started is not None or self.session is not None or bool(self.config.spark.remote)
         return 0.0 if is_there else STARTING
 
+    def start_again(self) -> None:
+        """Let Spark be started anew the next time, however often its process has died; a session that was given stays as it is."""
+        with self._starting:
+            if self.session is None and (self._died is not None or (self.started is not None and self.started.death())):
+                self.started, self._died = None, None
+
     def engine(self) -> Spark:
         """Return Spark, started on the first call, and once more after its process has died; over Connect after each loss.
 

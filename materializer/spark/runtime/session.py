@@ -113,12 +113,13 @@ def start(
     lacking += [f"the jars for S3 ({jars.S3_SIZE})"] if fetches_s3 else []
     begun = time.monotonic()
     log = scratch / "jvm.log"
+    handler = signal.getsignal(signal.SIGINT)
     logging.getLogger().addFilter(jvm.QUIET)
     try:
         with _quiet_launch(log), _credentials(stores):
             # the context brings pyspark's own Ctrl-C handler; ours has to replace it before the session, which takes seconds
             conf = SparkConf().setAppName("materializer").setAll(list(options.items()))
-            _stop_by_hand(SparkContext.getOrCreate(conf))
+            _stop_by_hand(SparkContext.getOrCreate(conf), handler)
             spark = SparkSession.builder.getOrCreate()
     except (PySparkException, OSError) as exc:
         raise _failed(log, lacking) from exc
@@ -192,13 +193,16 @@ def _load_meanwhile(modules: Sequence[str]) -> None:
         threading.Thread(target=load, name="materializer-imports", daemon=True).start()
 
 
-def _stop_by_hand(context: SparkContext) -> None:
-    """Make Ctrl-C cancel all jobs and raise KeyboardInterrupt.
+def _stop_by_hand(context: SparkContext, handler: Any) -> None:
+    """Make Ctrl-C cancel all jobs and raise KeyboardInterrupt; a handler that was there before and is not Python's own stays.
 
     pyspark's own handler calls the JVM over the connection on which the interrupted call waits, so that it fails with an
     error of the bridge. Here another thread cancels the jobs over its own connection.
     """
     if threading.current_thread() is not threading.main_thread():
+        return
+    if handler is not signal.default_int_handler:
+        signal.signal(signal.SIGINT, handler)
         return
 
     def cancel() -> None:

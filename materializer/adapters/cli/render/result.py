@@ -29,6 +29,8 @@ class Result(ABC):
 
     listing: ClassVar[str] = ""
     """The list of the JSON document that has this as an item; "" when the form is the document."""
+    is_line: ClassVar[bool] = False
+    """Whether the form is one line of many, each of which is a document."""
 
     @property
     def exit_status(self) -> int:

@@ -1,0 +1,78 @@
+"""``run``: a process that stays, and refreshes what comes due or becomes dirty."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event
+from types import FrameType
+from typing import Final
+
+import typer
+
+from materializer.adapters.cli.call import CommandCall, command
+from materializer.adapters.cli.options import Every, MaybeName
+from materializer.adapters.cli.render.run import AgainResult, FollowedResult
+from materializer.errors import UsageError
+from materializer.services.schedule.following import Failed
+
+PANEL = "Keep true"
+LEAST: Final = 0.05
+"""The least seconds between two looks."""
+UNITS: Final = {
+    ("", "s", "sec", "second", "seconds"): 1.0,
+    ("ms", "millisecond", "milliseconds"): 0.001,
+    ("m", "min", "minute", "minutes"): 60.0,
+    ("h", "hour", "hours"): 3600.0,
+}
+"""Seconds of the units of a length."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command of this module to *app*."""
+    command(app, panel=PANEL)(run)
+
+
+def run(call: CommandCall, name: MaybeName = None, *, every: Every = "5s") -> None:
+    """Stay, and refresh what a policy says as soon as it is due or dirty, until Ctrl-C or SIGTERM."""
+    seconds = _seconds(every)
+    if name is not None:
+        call.lake.grid(name)  # an unknown name is refused before anything is followed
+    stop = Event()
+    with _ending(stop):
+        for each in call.lake.follow(name, every=seconds, stop=stop):
+            if isinstance(each, Failed):
+                call.output.fail(each.error)
+                call.output.show(AgainResult(each))
+            else:
+                call.output.show(FollowedResult(each, call.lake.grid(each.aggregate).shown))
+
+
+def _seconds(every: str) -> float:
+    """Return the seconds of a length such as ``500ms``, ``5s`` or ``2 minutes``."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", every.strip().lower())
+    unit = None if found is None else next((n for names, n in UNITS.items() if found[2] in names), None)
+    if found is None or unit is None or float(found[1]) * unit < LEAST:
+        raise UsageError(
+            f"--every cannot be {every!r}", hint=f"give a length such as 500ms, 5s or 2m, at least {LEAST:g}s"
+        )
+    return float(found[1]) * unit
+
+
+@contextmanager
+def _ending(stop: Event) -> Iterator[None]:
+    """Set *stop* at the first signal; at the second Ctrl-C interrupt what runs."""
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        if stop.is_set() and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

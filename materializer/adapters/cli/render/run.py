@@ -1,0 +1,83 @@
+"""``run``: a line for each refresh, and for what is tried again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from materializer.adapters.cli.render.result import Result, spans_form
+from materializer.adapters.cli.words import count, duration, spans, wrapped
+
+if TYPE_CHECKING:
+    from materializer.core.time.instants import Shown
+    from materializer.services.schedule.following import Failed, Followed
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedResult(Result):
+    """A refresh of a policy."""
+
+    is_line: ClassVar[bool] = True
+    followed: Followed
+    time_type: Shown
+
+    def form(self) -> dict[str, Any]:
+        report = self.followed.done.report
+        return {
+            "at": _now(),
+            "name": report.name,
+            "policy": self.followed.done.policy,
+            "strategies": [run.report.strategy for run in report.runs],
+            "source_version": report.source_version,
+            "rows_read": self._sum("rows_read"),
+            "rows_written": self._sum("rows_written"),
+            "buckets": self._sum("buckets"),
+            "left": spans_form(report.left, self.time_type),
+            "warnings": list(report.warnings),
+            "seconds": report.seconds,
+            "lag_seconds": self.followed.lag,
+        }
+
+    def lines(self, width: int) -> Iterator[str]:
+        report = self.followed.done.report
+        how = "+".join(dict.fromkeys(run.report.strategy for run in report.runs))
+        text = (
+            f"{how}, read {count(self._sum('rows_read'), 'row')}, wrote {count(self._sum('buckets'), 'bucket')}, "
+            f"true at source version {report.source_version}, {duration(report.seconds)}"
+        )
+        left = f"; stays dirty: {spans(report.left, self.time_type)}" if report.left else ""
+        yield from wrapped(f"{text}{left}", f"{_now()} {report.name}: ", width=width)
+        for warning in report.warnings:
+            yield from wrapped(warning, "  warning: ", width=width)
+
+    def _sum(self, of: str) -> int:
+        return sum(getattr(run.report, of) or 0 for run in self.followed.done.report.runs)
+
+
+@dataclass(frozen=True, slots=True)
+class AgainResult(Result):
+    """When something is tried again that failed."""
+
+    is_line: ClassVar[bool] = True
+    failed: Failed
+
+    def form(self) -> dict[str, Any]:
+        error = self.failed.error
+        return {
+            "at": _now(),
+            "name": self.failed.aggregate,
+            "failed": error.code,
+            "again_in_seconds": self.failed.again,
+        }
+
+    def lines(self, width: int) -> Iterator[str]:
+        what = self.failed.aggregate or "the journal"
+        yield from wrapped(
+            f"failed, and is tried again in {duration(self.failed.again)}", f"{_now()} {what}: ", width=width
+        )
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

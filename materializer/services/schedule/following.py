@@ -1,0 +1,169 @@
+"""A process that stays: it follows the sources of all policies, and refreshes what came due or became dirty.
+
+Each look takes the state of the journal and of the log of each source, and no row. A policy with a schedule runs when it is due; one
+without runs when its source has a new version, or its window has something dirty. What fails is tried again, ever later. Several
+such processes share the work: who finds an aggregate's lease taken leaves it to the other.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from threading import Event
+from typing import Final
+
+from materializer.core.policy.policies import policies_of, refresh_window
+from materializer.core.spec.spec import AggregateSpec
+from materializer.core.time.spans import NEG_INF, SpanSet
+from materializer.errors import LeaseHeldError, MaterializerError
+from materializer.journal.state import AggregateState
+from materializer.lake.table import DeltaFolder, one_look
+from materializer.services.commit.lake import Lake
+from materializer.services.definitions import lineage
+from materializer.services.observe.dirty import dirty_below_newest
+from materializer.services.schedule.policies import Policies, PolicyReport, now_to_look, policy_states
+
+MOST_PATIENCE: Final = 300.0
+"""The most seconds between two tries of what fails."""
+STUCK_PATIENCE: Final = 30.0
+"""Seconds until dirt is looked at again that a run has left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """A policy that ran.
+
+    Args:
+        aggregate: The aggregate.
+        done: What the run did.
+        lag: Seconds from the look that found something to do to the end of the run.
+    """
+
+    aggregate: str
+    done: PolicyReport
+    lag: float
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A policy that failed.
+
+    Args:
+        aggregate: The aggregate; "" if the journal could not be read.
+        error: Why.
+        again: Seconds until it is tried again.
+    """
+
+    aggregate: str
+    error: MaterializerError
+    again: float
+
+
+@dataclass(slots=True)
+class Follower:
+    """Follows the sources of the policies of one lake.
+
+    Args:
+        lake: The lake.
+        policies: Runs policies.
+        every: Seconds between two looks.
+        after_failure: Called with each failure before the next work.
+    """
+
+    lake: Lake
+    policies: Policies
+    every: float
+    after_failure: Callable[[MaterializerError], None] = lambda _: None
+    _failures: dict[str, tuple[int, float]] = field(default_factory=dict)
+    """How often each failed in a row, and when it is tried again."""
+
+    def follow(self, name: str | None, stop: Event) -> Iterator[Followed | Failed]:
+        """Yield what was done and what failed, until *stop* is set; then the refresh that runs ends.
+
+        Args:
+            name: Only this aggregate; None for all.
+            stop: Ends it.
+        """
+        while not stop.is_set():
+            began = time.monotonic()
+            yield from self._looked(name, stop, began)
+            stop.wait(max(self.every - (time.monotonic() - began), 0.0))
+
+    def _looked(self, name: str | None, stop: Event, began: float) -> Iterator[Followed | Failed]:
+        """Do what is to be done now, parents first, so that a child sees what its parent has published."""
+        if self._waits(""):
+            return
+        try:
+            view = self.lake.journal.view()
+            if name is not None:
+                view.named(name)
+            names = [name] if name is not None else lineage.parents_first(self.lake.root, view.states)
+            wanted = [each for each in names if policies_of(AggregateSpec.from_json(view.named(each).spec))]
+        except MaterializerError as exc:
+            yield self._failed("", exc)
+            return
+        self._failures.pop("", None)
+        with self.lake.together(wanted):
+            for each in wanted:
+                if stop.is_set():
+                    return
+                if not self._waits(each):
+                    yield from self._followed(each, began)
+
+    def _followed(self, name: str, began: float) -> Iterator[Followed | Failed]:
+        try:
+            state = self.lake.journal.view().named(name)
+            has_moved = self._has_moved(state)
+            for policy in self._due(state, has_moved=has_moved):
+                done = self.policies.run(name, policy)
+                self._failures.pop(name, None)
+                if done.report.runs:
+                    yield Followed(name, done, time.monotonic() - began)
+                elif not has_moved:  # what is stuck, or has no row yet, is looked at now and then
+                    self._failures[name] = 0, time.monotonic() + STUCK_PATIENCE
+        except LeaseHeldError:  # another process works on it
+            return
+        except MaterializerError as exc:
+            yield self._failed(name, exc)
+
+    def _due(self, state: AggregateState, *, has_moved: bool) -> list[str]:
+        """Return the policies of an aggregate that are to run now, newest windows first.
+
+        Args:
+            state: The aggregate.
+            has_moved: Whether its source has a version that it has not looked at.
+        """
+        if state.is_closed:
+            return []
+        aggregate = self.lake.aggregate(state)
+        grid, policies = aggregate.definition.grid, policies_of(aggregate.definition.spec)
+        clock = self.policies.clock()
+        now = now_to_look(None, state, grid, clock)
+        due = [s.policy.name for s in policy_states(state, aggregate, now, clock, is_by_clock=True) if s.is_due]
+        free = [p for p in policies if p.schedule is None]
+        if not free:
+            return due
+        if has_moved or state.extent_end == NEG_INF:  # it has to look at what is new, or was never refreshed
+            return [*due, *(p.name for p in free)]
+        dirt = dirty_below_newest(state)
+        for policy in free if dirt and now is not None else ():
+            window = refresh_window(policy, policies, now or 0, grid)
+            if policy.catch_dirt or (window is not None and dirt & SpanSet.of(window)):
+                due.append(policy.name)
+        return due
+
+    @staticmethod
+    def _has_moved(state: AggregateState) -> bool:
+        with one_look():
+            return DeltaFolder.at(state.source.path).head().version != state.cursor
+
+    def _waits(self, name: str) -> bool:
+        return self._failures.get(name, (0, 0.0))[1] > time.monotonic()
+
+    def _failed(self, name: str, error: MaterializerError) -> Failed:
+        count = self._failures.get(name, (0, 0.0))[0] + 1
+        again = min(max(self.every, 1.0) * 2 ** (count - 1), MOST_PATIENCE)
+        self._failures[name] = count, time.monotonic() + again
+        self.after_failure(error)
+        return Failed(name, error, again)

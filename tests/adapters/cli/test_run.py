@@ -1,0 +1,121 @@
+"""`run` in a process of its own: it follows a lake, and ends as it is asked to."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from materializer.adapters.cli.app import main
+from materializer.services.observe.dirty import dirty_below_newest
+from tests.hints.world import World, view
+from tests.paths import ROOT
+from tests.services.no_spark import each
+
+HOURLY = view("hourly", each("1 hour")).replace("\nAS", "\nTBLPROPERTIES ('refresh.start_offset' = 'none')\nAS", 1)
+
+
+class Running:
+    """A process that runs the lake of a world."""
+
+    def __init__(self, world: World, *more: str) -> None:
+        command = [sys.executable, "-m", "materializer", "run", "--every", "100ms", *more, "--lake", str(world.root)]
+        env = os.environ | {"PYTHONPATH": str(ROOT)}
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+
+    def line(self) -> str:
+        """Wait for the next line."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline()
+
+    def end(self, number: int) -> tuple[int, str]:
+        """Send a signal; return the exit status and what was printed as an error."""
+        self.process.send_signal(number)
+        _, errors = self.process.communicate(timeout=60)
+        return self.process.returncode, errors
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """A lake with an aggregate that has a policy."""
+    made = World(tmp_path)
+    made.apply(HOURLY)
+    return made
+
+
+@pytest.fixture
+def running(world: World) -> Iterator[Running]:
+    """A process that follows it, in JSON."""
+    made = Running(world, "--json")
+    yield made
+    made.process.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_follows_until_it_is_asked_to_end(world: World, running: Running, number: int) -> None:
+    """
+    A line of JSON for each refresh; a late row is published without another command. A signal ends it with status 0 and no word,
+    and no lease stays.
+    """
+    first: dict[str, Any] = json.loads(running.line())
+    world.add([5])
+    second = json.loads(running.line())
+
+    assert [48, 1] == [first["buckets"], second["buckets"]]
+    assert ("hourly", "default", []) == (second["name"], second["policy"], second["left"])
+    assert second["lag_seconds"] >= second["seconds"] > 0
+    assert (0, "") == running.end(number)
+    assert world.state().lease is None
+
+
+def test_what_fails_is_said_and_tried_again(world: World, running: Running) -> None:
+    """
+    An error as every command prints it, and when the next try is.
+    """
+    running.line()
+    (world.root / "raw").rename(world.root / "away")
+    said = json.loads(running.line())
+    (world.root / "away").rename(world.root / "raw")
+    world.add([6])
+    again = json.loads(running.line())
+    status, errors = running.end(signal.SIGTERM)
+
+    assert ("hourly", "table.not-found", 1.0) == (said["name"], said["failed"], said["again_in_seconds"])
+    assert ("hourly", 1) == (again["name"], again["buckets"])
+    assert 0 == status
+    assert "table.not-found" == json.loads(errors)["error"]["code"]
+
+
+def test_two_share_the_work(world: World, running: Running) -> None:
+    """
+    Each row is computed by one of them, and neither fails.
+    """
+    other = Running(world, "--json")
+    try:
+        time.sleep(1)
+        for hour in range(3):
+            world.add([hour])
+            time.sleep(0.5)
+        ended = [each_.end(signal.SIGTERM) for each_ in (running, other)]
+    finally:
+        other.process.kill()
+
+    assert [(0, "")] * 2 == ended
+    assert not dirty_below_newest(world.state())
+
+
+@pytest.mark.parametrize("every", ["0", "1ms", "soon", "5 fortnights", "-1s"])
+def test_a_length_that_is_none_is_refused(world: World, every: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """
+    The hint says what a length is.
+    """
+    assert 64 == main(["run", f"--every={every}", "--lake", str(world.root)])
+    assert "such as 500ms" in " ".join(capsys.readouterr().err.split())

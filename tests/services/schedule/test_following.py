@@ -1,0 +1,173 @@
+"""A process that stays: what it refreshes, when, and what it does about failures. Real tables, without a JVM."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event
+
+from deltalake import DeltaTable
+
+from materializer.services.schedule.following import Failed, Followed
+from tests.services.no_spark import LocalLake, each, view
+
+HOUR = 3_600_000_000
+OPEN = {"refresh.start_offset": "none"}
+
+
+def defined(name: str, source: str = "raw", **properties: str) -> str:
+    """Return a definition of hours with a policy: without a start, or with the properties that are given of it."""
+    given = {f"refresh.{key}": value for key, value in properties.items()} or OPEN
+    listed = ", ".join(f"'{key}' = '{value}'" for key, value in given.items())
+    bucket, measure = ("1 hour", "sum(v) AS v") if source == "raw" else ("1 day", "rollup(v) AS v")
+    return view(name, each(bucket), source, measure).replace("\nAS", f"\nTBLPROPERTIES ({listed})\nAS", 1)
+
+
+class Looks(Event):
+    """Ends a follower after some looks, and does something after each of them."""
+
+    def __init__(self, *after: Callable[[], object]) -> None:
+        super().__init__()
+        self.after = list(after)
+
+    def wait(self, timeout: float | None = None) -> bool:  # noqa: ARG002 - nothing waits here
+        """Stand between two looks."""
+        if self.after:
+            self.after.pop(0)()
+        else:
+            self.set()
+        return self.is_set()
+
+
+def names(found: list[Followed | Failed]) -> list[str]:
+    """Return the aggregates that were refreshed; none failed."""
+    assert [] == [f for f in found if isinstance(f, Failed)]
+    return [f.aggregate for f in found]
+
+
+def followed(lake: LocalLake, *after: Callable[[], object], name: str | None = None) -> list[Followed | Failed]:
+    """Follow a lake for one look more than there is to do between them."""
+    return list(lake.opened.follow(name, every=0.0, stop=Looks(*after)))
+
+
+def test_what_became_dirty_is_refreshed_with_what_reads_it(tmp_path: Path) -> None:
+    """
+    The first look computes everything, one without a change nothing, and one after a late row its aggregate and then the roll-up.
+    """
+    lake = LocalLake(tmp_path)
+    lake.add((0, 1), (HOUR, 2))
+    lake.apply(defined("hourly"), defined("daily", "hourly"), view("other", each("1 hour")))
+
+    found = followed(lake, lambda: None, lambda: lake.add((1, 5)), lambda: None)
+
+    assert ["hourly", "daily", "hourly", "daily"] == names(found)
+    assert [{"v": 8}] == [{"v": row["v"]} for row in lake.rows_of("daily")]
+    assert [] == lake.opened.history("other"), "it has no policy"
+
+
+def test_one_aggregate_can_be_followed(tmp_path: Path) -> None:
+    """
+    Others are left alone.
+    """
+    lake = LocalLake(tmp_path)
+    lake.add((0, 1))
+    lake.apply(defined("a"), defined("b"))
+
+    assert ["b"] == names(followed(lake, name="b"))
+
+
+def test_a_schedule_says_when(tmp_path: Path) -> None:
+    """
+    A policy with a schedule runs when it is due and not at each change; one that never ran is due.
+    """
+    lake = LocalLake(tmp_path)
+    lake.add((0, 1))
+    lake.apply(defined("yearly", start_offset="none", schedule="0 0 1 1 *"))
+
+    assert ["yearly"] == names(followed(lake, lambda: lake.add((1, 1)), lambda: lake.add((2, 1))))
+
+
+def test_a_look_without_news_writes_nothing(tmp_path: Path) -> None:
+    """
+    However often it looks, the journal and the tables stay as they are.
+    """
+    lake = LocalLake(tmp_path)
+    lake.add((0, 1))
+    lake.apply(defined("hourly"))
+    assert ["hourly"] == names(followed(lake))
+    version = lake.opened.journal.view().version
+
+    assert [] == followed(lake, *[lambda: None] * 20)
+    assert version == lake.opened.journal.view().version
+
+
+def test_a_commit_that_changes_nothing_delays_no_row(tmp_path: Path) -> None:
+    """
+    After a compaction there is nothing to do, and the late row behind it is refreshed in the next look.
+    """
+    lake = LocalLake(tmp_path)
+    lake.add((0, 1))
+    lake.add((1, 1))
+    lake.apply(defined("hourly"))
+    assert ["hourly"] == names(followed(lake))
+
+    def compact() -> None:
+        DeltaTable(str(tmp_path / "raw")).optimize.compact()
+
+    assert ["hourly"] == names(followed(lake, compact, lambda: lake.add((2, 5))))
+    assert [7] == [row["v"] for row in lake.rows_of("hourly")]
+
+
+def test_a_source_that_vanishes_and_comes_back(tmp_path: Path) -> None:
+    """
+    It is reported, tried again later, and stops no other; when it is there again, the row that came meanwhile is computed.
+    """
+    lake = LocalLake(tmp_path)
+    lake.add((0, 1))
+    lake.apply(defined("hourly"))
+    assert ["hourly"] == names(followed(lake))
+    shutil.move(tmp_path / "raw", tmp_path / "away")
+
+    lost = followed(lake, lambda: None, lambda: None)
+
+    (failed,) = lost
+    assert isinstance(failed, Failed)
+    assert ("hourly", "table.not-found") == (failed.aggregate, failed.error.code)
+    assert failed.again >= 1, "and it is not tried again at each look"
+
+    shutil.move(tmp_path / "away", tmp_path / "raw")
+    lake.add((1, 5))
+    assert ["hourly"] == names(followed(lake))
+    assert [6] == [row["v"] for row in lake.rows_of("hourly")]
+
+
+def test_what_another_process_works_on_is_left_to_it(tmp_path: Path) -> None:
+    """
+    Its lease is taken: that is no failure, and when it is free the work is done.
+    """
+    lake = LocalLake(tmp_path)
+    lake.add((0, 1))
+    lake.apply(defined("hourly"))
+
+    with lake.wired.lease("hourly"):
+        assert [] == followed(lake)
+    assert ["hourly"] == names(followed(lake))
+
+
+def test_a_follower_that_is_to_end_does_not_begin_more(tmp_path: Path) -> None:
+    """
+    What runs ends; the next aggregate is not begun.
+    """
+    lake = LocalLake(tmp_path)
+    lake.add((0, 1))
+    lake.apply(defined("a"), defined("b"))
+    stop = Looks()
+
+    done = []
+    for each_ in lake.opened.follow(every=0.0, stop=stop):
+        done.append(each_)
+        stop.set()
+
+    assert 1 == len(names(done))
+    assert all(state.lease is None for state in lake.opened.journal.view().states.values())
