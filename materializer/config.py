@@ -206,6 +206,7 @@ class Config:
         metrics: Where metrics go.
         listener_seconds: How long a command waits for those who get events and metrics, when it ends.
         file: The configuration file that was read, or None.
+        environments: Names of the environments of the file.
     """
 
     lake: str = "lake"
@@ -232,6 +233,7 @@ class Config:
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
     listener_seconds: int = 5
     file: Path | None = None
+    environments: tuple[str, ...] = ()
 
     def driver_holds(self, rows: float, size: float) -> bool:
         """Whether the driver may hold *rows* at once, which take *size* bytes in files."""
@@ -288,6 +290,7 @@ def read(
         openlineage=OpenLineageConfig(**lineage),
         metrics=MetricsConfig(**metrics),
         file=path,
+        environments=tuple(sorted(tables)),
         **found,
     )
 

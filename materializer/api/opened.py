@@ -84,6 +84,12 @@ class OpenedLake:
         """The root of the lake: a path, or the URL of a store."""
         return Path(self._lake.root) if places.is_local(self._lake.root) else self._lake.root
 
+    def _beside(self, root: str | Path) -> OpenedLake:
+        """Return another lake, with the settings of this one."""
+        from materializer.wiring import wired
+
+        return OpenedLake(*wired(root, self.config, None, (), {}, lambda _: None))
+
     def names(self) -> list[str]:
         """Return the names of all aggregates, parents first; broken ones come last."""
         view = self.journal.view()

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import cached_property, partial
@@ -73,6 +74,18 @@ class CommandCall:
         from materializer.api import Materializer
 
         return Materializer(self.root, config=config.read(self._config, env=self._env))
+
+    def other(self, name: str) -> Materializer | str:
+        """Return another lake: that of an environment of the configuration file, else the one at a place."""
+        if name not in self.lake.config.environments:
+            return name
+        from materializer import config
+        from materializer.api import Materializer
+
+        environ = {
+            key: value for key, value in os.environ.items() if key != f"{config.PREFIX}LAKE"
+        }  # it is of this lake
+        return Materializer(config=config.read(self._config, env=name, environ=environ))
 
     def show(self, result: Result) -> None:
         """Show a result; the command ends with its exit status, and as idle when every result is."""

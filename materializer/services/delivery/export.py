@@ -69,14 +69,14 @@ def export(
         StorageError: If it cannot be written; what was there is as before.
     """
     from materializer.lake.export import exists, write_file
-    from materializer.lake.rows import StoredRows
+    from materializer.lake.rows import StoredRows, between
 
     began = time.perf_counter()
     form = _format(str(to), kind)
     target = _target(str(to), root)
     if target.exists() and not overwrite:
         raise exists(target)
-    stored = StoredRows.of(aggregate.paths["output"], aggregate.slice_column("output"), start, end)
+    stored = StoredRows.of(aggregate.paths["output"], aggregate.slice_column("output"), between(start, end))
     rows, size = write_file(stored, target, form, may_replace=overwrite)
     seconds = round(time.perf_counter() - began, 3)
     return ExportReport(aggregate.name, str(target), form.value, stored.version, rows, size, seconds)

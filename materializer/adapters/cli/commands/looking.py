@@ -1,4 +1,4 @@
-"""``status``, ``history``, ``show``, ``export``, ``changes``, ``verify`` and ``doctor``: reading the lake, never writing into it."""
+"""``status``, ``history``, ``show``, ``export``, ``changes``, ``verify``, ``diff`` and ``doctor``: reading the lake, never writing into it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import typer
 from materializer.adapters.cli.call import CommandCall, command
 from materializer.adapters.cli.options import (
     After,
+    Against,
     All,
     Deep,
     Docs,
@@ -28,6 +29,7 @@ from materializer.adapters.cli.options import (
     WhyChanged,
 )
 from materializer.adapters.cli.render.check import CheckResult
+from materializer.adapters.cli.render.diff import DiffResult
 from materializer.adapters.cli.render.doctor import DoctorResult
 from materializer.adapters.cli.render.export import ExportResult
 from materializer.adapters.cli.render.history import HistoryResult
@@ -42,7 +44,7 @@ PANEL = "Look"
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module to *app*."""
-    for body in (status, history, show, export, changes, verify, check, doctor):
+    for body in (status, history, show, export, changes, verify, diff, check, doctor):
         command(app, panel=PANEL)(body)
 
 
@@ -125,6 +127,13 @@ def verify(
     call.each("verified", call.names(name, is_all=every), one)
     for error in wrong:
         call.fail(error)
+
+
+def diff(
+    call: CommandCall, name: Name, *, against: Against, start: Start = None, end: End = None, limit: Limit = 10
+) -> None:
+    """Compare the rows of an aggregate in two lakes; exits 1 when they differ."""
+    call.show(DiffResult(call.lake.diff(name, call.other(against), start, end, limit=limit)))
 
 
 def check(
