@@ -72,10 +72,10 @@ class DiffResult(Result):
             (where, f"{side.root}: {count(side.rows, 'row')}, version {side.source_version} of {side.source}")
             for where, side in (("here", r.here), ("there", r.there))
         ]
-        left = [
-            ("left out", f"{spans(side.left_out, kind)}, not clean {where}" if side.left_out else "")
-            for where, side in (("here", r.here), ("there", r.there))
-        ]
+        outside = (r.here.left_out, "not clean here"), (r.there.left_out, "not clean there")
+        if r.here.left_out == r.there.left_out:
+            outside = ((r.here.left_out, "not clean in either lake"),)
+        left = [("left out", f"{spans(out, kind)}, {why}" if out else "") for out, why in outside]
         counts = (
             f"{count(rows.equal, 'row')} equal, {number(rows.only_here)} only here, {number(rows.only_there)} only there, "
             f"{number(rows.differing)} with other values"
