@@ -184,6 +184,7 @@ class Config:
     Args:
         lake: Root of the lake, a path or a URL.
         sources: Names for source tables: name → path, URI or catalog name (of two or three parts; one word is a path).
+        sample: The newest length of time of which definitions that are applied read rows, such as ``1 day``; "" for all rows.
         spark: How the embedded Spark is started.
         limits: Limits of a refresh.
         quality: How quality is checked.
@@ -211,6 +212,7 @@ class Config:
 
     lake: str = "lake"
     sources: Mapping[str, str] = field(default_factory=dict)
+    sample: str = ""
     spark: SparkConfig = field(default_factory=SparkConfig)
     limits: Limits = field(default_factory=Limits)
     quality: QualityConfig = field(default_factory=QualityConfig)
@@ -279,11 +281,12 @@ def read(
     problems += _contradictions(found)
     if problems:
         raise ConfigError("\n".join(problems), hint="mend the settings named above", problems=len(problems))
-    spark, limits, canaries, lineage, metrics = (
+    source, spark, limits, canaries, lineage, metrics = (
         {k.removeprefix(f"{name}."): found.pop(k) for k in list(found) if k.startswith(f"{name}.")}
-        for name in ("spark", "limits", "quality.canaries", "openlineage", "metrics")
+        for name in ("source", "spark", "limits", "quality.canaries", "openlineage", "metrics")
     )
     return Config(
+        **source,
         spark=SparkConfig(**spark),
         limits=Limits(**limits),
         quality=QualityConfig(CanaryConfig(**canaries)),
@@ -398,11 +401,12 @@ def _flat(data: Mapping[str, Any], section: str = "") -> Iterator[tuple[str, Any
             yield key, value
 
 
-_SECTIONS = ("spark", "limits", "quality", "quality.canaries", "openlineage", "metrics")
+_SECTIONS = ("source", "spark", "limits", "quality", "quality.canaries", "openlineage", "metrics")
 _SECRET = ("spark.remote", "spark.options", "storage", "openlineage.url", "metrics.endpoint")
 KEYS: dict[str, values.Convert] = {
     "lake": values.location,
     "sources": values.sources,
+    "source.sample": values.length,
     "lease_seconds": values.count,
     "driver_lane_rows": values.count,
     "driver_bytes": values.size,

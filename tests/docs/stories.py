@@ -97,7 +97,7 @@ MEANWHILE: Final[Mapping[str, Sequence[tuple[str, int]]]] = {
 """What else happens after a block: a command and the status that it ends with."""
 MIGRATIONS: Final = tuple(page for page in PAGES if page.startswith("docs/from-"))
 """Pages for readers who come from another system; their blocks make the data that they need."""
-COMPARED: Final = ("docs/policies.md", "docs/testing-definitions.md", *MIGRATIONS)
+COMPARED: Final = ("docs/environments.md", "docs/policies.md", "docs/testing-definitions.md", *MIGRATIONS)
 """Pages whose commands print what stands there, made by ``python -m tests.docs.output``; the tour's is of another lake."""
 
 
@@ -109,6 +109,7 @@ def is_done_elsewhere(block: Block) -> bool:
 LONG: Final = ("docs/airflow.md", "docs/quality.md", "docs/tour.md")
 """Pages that take long, and of which the default run knows the most by tests of their own."""
 STATUSES: Final[Mapping[tuple[str, str], int]] = {
+    ("docs/environments.md#8", "diff volumes --against dev --start 2013-12-26"): 1,
     ("docs/from-timescaledb.md#8", "refresh readings_monthly --start 2024-02-10 --end 2024-02-20"): 64,
     ("docs/policies.md#5", "policy run --due --now 2013-12-31T09:16:00Z --strict-exit"): 3,
     ("docs/testing-definitions.md#3", "test"): 1,
@@ -416,7 +417,7 @@ def _daily(story: Story) -> None:
 def _expect_settings(found: config.Config, data: Mapping[str, Any]) -> None:
     """Expect settings with the values of a parsed file."""
     for key, value in data.items():
-        told = getattr(found, key)
+        told = found if key == "source" else getattr(found, key)
         for part, inner in value.items() if isinstance(value, dict) else [("", value)]:
             read = told if not part else told[part] if isinstance(told, Mapping) else getattr(told, part)
             if is_dataclass(read):

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from materializer.core.compiled.sample import text_of, typed_where
 from materializer.core.spec.spec import AggregateSpec, Resolution, TimeType
 from materializer.core.time.grid import build
 from materializer.core.time.trading_days import DAYS, changed
@@ -46,7 +47,8 @@ def _parts(spec: AggregateSpec) -> Iterator[tuple[str, str]]:
     for measure in spec.measures:
         yield f"measure {measure.name}", measure.formula.fill([call.text for call in measure.formula.calls])
     yield "columns", ", ".join(spec.columns)
-    yield "where", spec.where or ""
+    yield "where", typed_where(spec) or ""
+    yield "sample", text_of(spec)
     yield "having", spec.having.fill([call.text for call in spec.having.calls]) if spec.having else ""
     yield "sequence", spec.sequence or ""
     yield "comment", spec.comment

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 
 from materializer.core.compiled.definition import Definition
+from materializer.core.compiled.sample import text_of
 from materializer.core.refresh.invalidation import Cause, Entry
 from materializer.core.refresh.plan import Estimate, ExecutorKind, Plan, Recompute, RollUp, Settle, strategy_of
 from materializer.core.time.instants import Shown, render
@@ -45,6 +46,7 @@ class Preview:
         stuck: The dirty spans below *frozen* that cannot be computed.
         starting: Seconds that starting Spark takes first, about; 0 where it runs, or nothing needs it.
         waiting: The next version, which waits to be built; None without one.
+        sample: Which rows of its source are read, for people; "" for all.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Preview:
     stuck: SpanSet = field(default_factory=SpanSet)
     starting: float = 0.0
     waiting: WaitingVersion | None = None
+    sample: str = ""
 
     def __str__(self) -> str:
         """Return the plan as text; the command line has a longer form."""
@@ -215,4 +218,5 @@ class Previewer:
             stuck_spans(note.state),
             lake.starting() if decision.plan and decision.plan.executor is ExecutorKind.SPARK else 0.0,
             waiting_version(view, view.all.get(state.id, state)),
+            text_of(aggregate.definition.spec),
         )

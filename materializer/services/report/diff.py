@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from materializer.core.compiled.difference_lines import differences
+from materializer.core.compiled.sample import text_of, typed_where
 from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.grid import Grid
 from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
@@ -45,7 +46,9 @@ class DiffSide:
         source: The raw table that the aggregate reads, itself or through others.
         source_version: The version of that table that the rows reflect.
         output_version: The version of the output whose rows were compared.
-        left_out: Where the rows were not compared because this lake's are dirty, not materialised, or no longer retained.
+        sample: Which rows of the source are read, for people; "" for all.
+        left_out: Where the rows were not compared because this lake's are dirty, not materialised, no longer retained, or not of
+            its sample of the source.
         rows: How many rows were compared.
     """
 
@@ -53,6 +56,7 @@ class DiffSide:
     source: str
     source_version: int
     output_version: int
+    sample: str
     left_out: SpanSet
     rows: int
 
@@ -116,12 +120,23 @@ class _Side:
         return cls(root, journal, state, view.states, Aggregate.of(state, root))
 
     @property
+    def raw(self) -> AggregateState:
+        """The aggregate that reads the raw rows: this one, or what it reads."""
+        return chain_of(self.state, self.root, self.states)[0]
+
+    @property
     def types(self) -> Mapping[str, str]:
         return dict(self.aggregate.definition.output_columns)
 
     def stored(self) -> SpanSet:
-        """Return where the output is what the source says at the version that is captured."""
-        return reflected(self.state) & SpanSet.of(Span(self.state.retired, POS_INF))
+        """Return where the output is what the whole source says at the version that is captured."""
+        spans = reflected(self.state) & SpanSet.of(Span(self.state.retired, POS_INF))
+        raw, definition = AggregateSpec.from_json(self.raw.spec), self.aggregate.definition
+        times = (raw.time_type, raw.resolution), (definition.spec.time_type, definition.spec.resolution)
+        if raw.sample is None or times[0] != times[1]:
+            return spans
+        later = definition.grid.within(Span(raw.sample.start, POS_INF))
+        return SpanSet() if later is None else spans & SpanSet.of(later)
 
     def read(self, spans: SpanSet, columns: Mapping[str, str], most: int) -> tuple[int, pa.Table]:
         """Return the version of the output, and its rows with other names of columns.
@@ -147,8 +162,16 @@ class _Side:
         return stored.version, pa.Table.from_batches(batches, shape)
 
     def shown(self, version: int, compared: SpanSet, asked: SpanSet, rows: int) -> DiffSide:
-        raw = chain_of(self.state, self.root, self.states)[0]
-        return DiffSide(self.root, raw.source.path, raw.cursor, version, (asked - self.stored()) - compared, rows)
+        raw = self.raw
+        return DiffSide(
+            self.root,
+            raw.source.path,
+            raw.cursor,
+            version,
+            text_of(AggregateSpec.from_json(raw.spec)),
+            (asked - self.stored()) - compared,
+            rows,
+        )
 
 
 def diff(
@@ -230,7 +253,7 @@ def _other(lake: tuple[str, Journal], here: _Side) -> _Side:
 
 def _of_rows(spec: AggregateSpec) -> AggregateSpec:
     """Return a definition without what changes no row."""
-    return replace(spec, comment="", properties=(), suites=())
+    return replace(spec, where=typed_where(spec), comment="", properties=(), suites=(), sample=None)
 
 
 def _place(here: _Side, there: _Side) -> list[tuple[str, str]]:

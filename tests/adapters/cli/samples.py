@@ -472,8 +472,16 @@ RESULTS: dict[str, Result] = {
     "diff": DiffResult(
         DiffReport(
             "flights_hourly",
-            DiffSide("/lake", "/lake/flights", 341, 12, SpanSet.of(Span(day(9), POS_INF)), 240),
-            DiffSide("/dev", "/lake/flights", 339, 7, SpanSet.of(Span(day(8), POS_INF)), 239),
+            DiffSide("/lake", "/lake/flights", 341, 12, "", SpanSet.of(Span(day(9), POS_INF)), 240),
+            DiffSide(
+                "/dev",
+                "/lake/flights",
+                339,
+                7,
+                "only rows since 2013-12-01 are read",
+                SpanSet.of(Span(day(8), POS_INF)),
+                239,
+            ),
             build(GridSpec(Width(micros=3_600_000_000), "America/New_York"), TS),
             ("- measure mean: avg(delay)", "+ measure mean: avg(delay + 1)"),
             (("n", "bigint", "int"), ("last", "string", "bigint")),

@@ -117,6 +117,8 @@ def _change_lines(change: DefinitionChange, width: int, *, is_dry_run: bool, is_
     details = list(change.differences)
     if change.kind in {"new", "data"} and change.source:
         details.insert(0, f"source {change.source}, changes count from version {change.source_version}")
+    if change.sample:
+        details.append(change.sample)
     if change.next in {"started", "replaced", "building"} and not is_built:
         details.append(f"{_cost_text(change)}; what is published is refreshed and read meanwhile")
         if not is_dry_run:

@@ -12,6 +12,7 @@ from materializer.adapters.cli.words import cell_text, count, duration, labelled
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.instants import parse, render
 from materializer.core.time.zones import load
+from materializer.lake import places
 
 if TYPE_CHECKING:
     from materializer.local.differences import ColumnDifference, GroupDifference
@@ -68,13 +69,13 @@ class DiffResult(Result):
             f"{name} is {here} here and {there} there{', not compared' if name in r.not_compared else ''}"
             for name, here, there in r.types
         )
-        sides = [
-            (where, f"{side.root}: {count(side.rows, 'row')}, version {side.source_version} of {side.source}")
-            for where, side in (("here", r.here), ("there", r.there))
+        both = ("here", r.here), ("there", r.there)
+        sides = [(where, "; ".join(filter(None, (_rows_of(side), side.sample)))) for where, side in both]
+        outside = [
+            (side.left_out, f"not clean{', or not sampled,' if side.sample else ''} {where}") for where, side in both
         ]
-        outside = (r.here.left_out, "not clean here"), (r.there.left_out, "not clean there")
         if r.here.left_out == r.there.left_out:
-            outside = ((r.here.left_out, "not clean in either lake"),)
+            outside = [(r.here.left_out, "not clean in either lake")]
         left = [("left out", f"{spans(out, kind)}, {why}" if out else "") for out, why in outside]
         counts = (
             f"{count(rows.equal, 'row')} equal, {number(rows.only_here)} only here, {number(rows.only_there)} only there, "
@@ -105,6 +106,7 @@ class DiffResult(Result):
             "source": side.source,
             "source_version": side.source_version,
             "output_version": side.output_version,
+            "sample": side.sample,
             "rows": side.rows,
             "left_out": spans_form(side.left_out, self.report.grid.shown),
         }
@@ -140,6 +142,12 @@ class DiffResult(Result):
             return datetime.fromisoformat(text).astimezone(timezone(timedelta(microseconds=offset))).isoformat()
         except ValueError:  # a year that Python has not
             return text
+
+
+def _rows_of(side: DiffSide) -> str:
+    here = places.resolved(".")
+    root, source = (place.removeprefix(f"{here}/") for place in (side.root, side.source))
+    return f"{root}: {count(side.rows, 'row')}, version {side.source_version} of {source}"
 
 
 def _kind(example: GroupDifference) -> str:
