@@ -16,6 +16,7 @@ from materializer.spark.runtime.jvm import watched
 
 if TYPE_CHECKING:
     from materializer.core.time.grid import Grid
+    from materializer.core.time.instants import Shown
     from materializer.services.commit.lake import Lake
     from materializer.services.definitions.apply import Definitions
     from materializer.services.definitions.starting import Starter
@@ -112,6 +113,17 @@ class OpenedLake:
             name: The aggregate.
         """
         return self._lake.aggregate(self.journal.view().named(name)).definition.grid
+
+    def times(self, name: str) -> dict[str, Shown]:
+        """Return the columns of the output that hold times of the bucket or window of a row, and how people are shown these.
+
+        Args:
+            name: The aggregate.
+        """
+        from materializer.services.commit.commit_info import times_of
+
+        aggregate = self._lake.aggregate(self.journal.view().named(name))
+        return dict.fromkeys(times_of(aggregate), aggregate.definition.grid.shown)
 
     def has_slice(self, name: str) -> bool:
         """Return whether the first column of the output is the slice of an engine, which divides the work and is no result.

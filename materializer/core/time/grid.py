@@ -375,7 +375,7 @@ def _width_problems(spec: GridSpec, time_type: TimeType, resolution: Resolution)
         hint = f"name a unit, such as '{text} seconds'"
         yield Problem("definition.width-type", f"a {time_type} column needs a length of time; found '{text}'", hint)
     elif width.ticks is None and time_type.is_integer and resolution is Resolution.NONE:
-        hint = "give the width in the column's own unit, or declare the column's resolution (s, ms, us or ns)"
+        hint = "if its values are parts of a second, add the property 'time.resolution' = 'ms' (or 's', 'us', 'ns'); else give the width in its own unit"
         yield Problem("definition.width-type", f"a plain {time_type} column needs an integer; found '{text}'", hint)
     elif time_type is TimeType.DATE and width.micros % DAY:
         yield Problem("definition.width-type", f"a date column needs whole days; found '{text}'")

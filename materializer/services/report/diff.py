@@ -24,7 +24,7 @@ from materializer.errors import (
 from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState, States
 from materializer.services.aggregate import Aggregate
-from materializer.services.commit.commit_info import place_of
+from materializer.services.commit.commit_info import place_of, times_of
 from materializer.services.definitions.lineage import chain_of
 from materializer.services.observe.dirty import reflected
 
@@ -228,7 +228,7 @@ def diff(
         ours_only,
         theirs_only,
         tuple(loose),
-        here.aggregate.definition.spec.edges,
+        tuple(times_of(here.aggregate)),
         spans,
         found,
         time.perf_counter() - began,

@@ -79,10 +79,10 @@ def show(
         return
     has_slice = call.lake.has_slice(name)
     if fresh:
-        call.show(replace(_fresh(call, name, limit, start, end), has_slice=has_slice))
+        call.show(replace(_fresh(call, name, limit, start, end), times=call.lake.times(name), has_slice=has_slice))
         return
     columns, rows = call.lake.show(name, limit=limit, start=start, end=end)
-    call.show(ShowResult(name, tuple(columns), tuple(rows), has_slice=has_slice))
+    call.show(ShowResult(name, tuple(columns), tuple(rows), times=call.lake.times(name), has_slice=has_slice))
 
 
 def export(
@@ -104,7 +104,7 @@ def changes(
 ) -> None:
     """Print what refreshes changed in an output and why, oldest first; its definition asks for the feed."""
     columns, rows, total = call.lake.show_changes(name, limit=limit, after_refresh=after, reason=reason)
-    call.show(ChangesResult(name, tuple(columns), tuple(rows), total))
+    call.show(ChangesResult(name, tuple(columns), tuple(rows), total, call.lake.times(name)))
 
 
 def verify(
