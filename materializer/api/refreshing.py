@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from materializer.api.opened import OpenedLake
+from materializer.errors import MaterializerError
 from materializer.services.activity import ActivityKind
 from materializer.spark.runtime.jvm import watched
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from materializer.core.refresh.plan import Plan
     from materializer.core.time.instants import Instant
     from materializer.core.time.spans import Span
+    from materializer.services.definitions.sources import MissingFeed
     from materializer.services.protocol.decision import RunNote
     from materializer.services.refresh.preview import Preview
     from materializer.services.refresh.reports import RefreshReport, RunDone
@@ -188,6 +190,18 @@ class Refreshing(OpenedLake):
             activity=ActivityKind.BACKFILL,
         )
         return self._refresher.refresh(name, options, on_plan=on_plan, on_run=on_run)
+
+    def missing_feed(self, name: str) -> MissingFeed | None:
+        """Return how the source of an aggregate gets a change feed; None if it has one, needs none, or cannot be read.
+
+        Args:
+            name: The aggregate.
+        """
+        from materializer.services.definitions.sources import missing_feed
+
+        with suppress(MaterializerError):
+            return missing_feed(self.journal.view().named(name).source, self._lake.root)
+        return None
 
     def invalidate(self, name: str, start: Instant = None, end: Instant = None, *, reason: str = "") -> Span:
         """Declare a window dirty, for changes that no source version shows.

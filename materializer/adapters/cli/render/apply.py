@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from materializer.adapters.cli.render.build import BuildResult
+from materializer.adapters.cli.render.feed import feed_lines
 from materializer.adapters.cli.render.result import DONE, IDLE, Result
 from materializer.adapters.cli.words import count, size, wrapped
 
@@ -84,12 +85,6 @@ def _change_form(change: DefinitionChange) -> dict[str, Any]:
     form = asdict(change)
     del form["feed"]  # several definitions may read one source
     return form
-
-
-def feed_lines(feed: MissingFeed, width: int) -> Iterator[str]:
-    """Yield that a source has no change feed, what one saves, and the statement, on a line of its own to be copied."""
-    yield from wrapped(f"{feed.source} has no change feed; {feed.saves}. To turn it on, in Spark SQL:", width=width)
-    yield f"    {feed.statement}"
 
 
 def _problem_form(problem: Problem) -> dict[str, Any]:
