@@ -345,6 +345,19 @@ HOUR: Final = (
         is_right=False,
     ),
     Typed("materializer refresh --all", ("revenue: true in",), before=Shop.correct, is_right=True),
+    Typed(
+        "materializer apply sql --build",
+        ("revenue: changed", "+ measure largest: max(payload.amount)", "revenue: the next version is published"),
+        before=lambda shop: shop.define(
+            "revenue",
+            REVENUE.replace(
+                "count(*) AS events",
+                "count(*) AS events, count(payload.amount) AS paid, max(payload.amount) AS largest",
+            ),
+        ),
+        is_right=True,
+        never=("not active",),
+    ),
     # what breaks
     Typed(
         "materializer status",

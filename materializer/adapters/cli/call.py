@@ -17,6 +17,7 @@ from materializer.adapters.cli import examples, options
 from materializer.adapters.cli.conversion import PlainCommand
 from materializer.adapters.cli.output import JsonOutput, Output, TextOutput
 from materializer.adapters.cli.render.result import DONE, IDLE, Result
+from materializer.adapters.cli.words import repeat_environment
 from materializer.errors import (
     JournalLostError,
     MaterializerError,
@@ -182,6 +183,8 @@ def command(
             strict_exit: bool,
             **own: Any,
         ) -> int:
+            is_typed = env is not None and env != os.environ.get("MATERIALIZER_ENV")
+            repeat_environment(env if env and is_typed else "")
             output = JsonOutput(tells_progress=progress) if json else TextOutput()
             call = CommandCall(output, lake=lake, config=config, env=env, is_strict=strict_exit)
             return guarded(call, lambda: body(call, **own))

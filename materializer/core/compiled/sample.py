@@ -12,8 +12,7 @@ from materializer.core.aggregates.parts import group
 from materializer.core.compiled.bucket_sql import spans_sql
 from materializer.core.compiled.definition import quoted
 from materializer.core.spec.spec import AggregateSpec, SourceSample, TimeType
-from materializer.core.time.grid import build
-from materializer.core.time.instants import render
+from materializer.core.time.instants import render, shown_as
 from materializer.core.time.spans import POS_INF, Span, SpanSet
 
 
@@ -51,8 +50,8 @@ def text_of(spec: AggregateSpec) -> str:
     """Return which rows a definition reads, for people; "" for all."""
     if spec.sample is None or spec.time_type is None:
         return ""
-    shown = build(spec.grid, spec.time_type, spec.resolution).shown
-    return f"only rows since {render(spec.sample.start, shown)} are read (source.sample = '{spec.sample.length}')"
+    start = render(spec.sample.start, shown_as(spec.time_type, spec.resolution))
+    return f"only rows since {start} are read (source.sample = '{spec.sample.length}')"
 
 
 def _condition(column: str, sample: SourceSample, time_type: TimeType) -> str:

@@ -17,7 +17,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from materializer.core.spec.spec import GridSpec, Resolution, TimeType, Width
-from materializer.core.time.instants import DAY, SECOND, TICKS_PER_SECOND, Epoch, Shown, days_of, render
+from materializer.core.time.instants import DAY, SECOND, TICKS_PER_SECOND, Shown, days_of, render, shown_as
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.core.time.wallclock import FixedLattice, Lattice, MonthLattice, WallClock, month_of
 from materializer.core.time.widths import describe_width, parse_width
@@ -91,8 +91,7 @@ class Grid(ABC):
     @property
     def shown(self) -> Shown:
         """How people are shown its instants."""
-        is_epoch = self.time_type.is_integer and self.resolution is not Resolution.NONE
-        return Epoch(self.time_type, self.resolution) if is_epoch else self.time_type
+        return shown_as(self.time_type, self.resolution)
 
     @property
     def limits(self) -> Span:
@@ -165,7 +164,7 @@ class Grid(ABC):
         if self.spec.timezone:
             text += f" in {self.spec.timezone}"
         if self.spec.origin is not None:
-            text += f" from {render(self.spec.origin, self.time_type)}"
+            text += f" from {render(self.spec.origin, self.shown)}"
         if self.spec.offset:
             text += f" shifted by {describe_width(self.spec.offset)}"
         return text

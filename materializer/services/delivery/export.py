@@ -99,6 +99,8 @@ def _format(to: str, kind: str | None) -> ExportFormat:
 
 def _target(to: str, root: str) -> Path:
     """Return the file, which lies neither in the lake nor in another Delta table."""
+    if "\n" in to or "\r" in to:  # it would begin another line of what is said
+        raise UsageError(f"{to!r} has a line break", hint="give another name")
     place = places.normalised(to)
     if not places.is_local(place):
         raise UsageError(f"'{to}' is on a store", hint="give a path of this machine, and upload the file")

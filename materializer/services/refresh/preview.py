@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 
 from materializer.core.compiled.definition import Definition
-from materializer.core.compiled.sample import text_of
 from materializer.core.refresh.invalidation import Cause, Entry
 from materializer.core.refresh.plan import Estimate, ExecutorKind, Plan, Recompute, RollUp, Settle, strategy_of
 from materializer.core.time.instants import Shown, render
@@ -181,6 +180,7 @@ class Previewer:
         lake = self.lake
         event = None if state.plan else rolled_up.moved(state, lake.root, view.states)
         state = state if event is None else applied(state, event)
+        from materializer.core.compiled.sample import text_of  # noqa: PLC0415 (few plans are previews)
         from materializer.services.definitions import widened  # noqa: PLC0415 (few plans are previews)
 
         wider = widened.found(state, lake.engine, lake.config.run_rows, is_strict=options.strict)

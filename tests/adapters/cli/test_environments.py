@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -59,3 +60,31 @@ def test_outputs_of_two_environments_are_compared(
     assert "v is 1 here, 10 there" in capsys.readouterr().out
     assert 64 == main(["diff", "hourly", "--against", "dve"])
     assert "dve is no lake" in " ".join(capsys.readouterr().err.split())
+
+
+def test_commands_in_texts_repeat_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """
+    As they have to be typed: where the option chose it, in hints and in results. A variable is there for the next command, too.
+    """
+    monkeypatch.setenv("JAVA_HOME", "/nonexistent")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "dev").mkdir()
+    world = World(tmp_path / "dev")
+    world.apply(HOURLY)
+    world.works("backfill hourly")
+    (tmp_path / "materializer.toml").write_text('[env.dev]\nlake = "dev"\n')
+    shutil.rmtree(tmp_path / "dev" / "hourly" / "output")
+
+    def said(*arguments: str) -> str:
+        main(list(arguments))
+        return " ".join("".join(capsys.readouterr()).split())
+
+    said()
+    assert "run 'materializer repair hourly --env dev'" in said("refresh", "hourly", "--env", "dev")
+    assert "'materializer repair hourly --env dev' makes it again" in said("status", "hourly", "--env", "dev")
+    assert "run 'materializer drop hourly --yes --env dev'" in said("drop", "hourly", "--env", "dev")
+    assert "run 'materializer repair hourly'" in said("refresh", "hourly", "--lake", "dev")
+    monkeypatch.setenv("MATERIALIZER_ENV", "dev")
+    assert "run 'materializer repair hourly'" in said("refresh", "hourly")

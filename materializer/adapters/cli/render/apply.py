@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from materializer.adapters.cli.render.build import BuildResult
-from materializer.adapters.cli.render.feed import feed_lines
 from materializer.adapters.cli.render.result import DONE, IDLE, Result
 from materializer.adapters.cli.words import count, size, wrapped
 
@@ -38,12 +37,23 @@ _NEXT = {
 
 @dataclass(frozen=True, slots=True)
 class ApplyResult(Result):
-    """What ``apply`` did, or would do; *builds* are those of ``--build``."""
+    """What ``apply`` did, or would do.
+
+    Args:
+        changes: The changes of definitions.
+        warnings: Problems that stop nothing.
+        is_dry_run: Whether nothing was written.
+        builds: What ``--build`` built.
+        building: The aggregates that ``--build`` builds.
+        is_announced: Whether people were shown the changes before the builds.
+    """
 
     changes: tuple[DefinitionChange, ...]
     warnings: tuple[Problem, ...] = ()
     is_dry_run: bool = False
     builds: tuple[BuildReport, ...] = ()
+    building: tuple[str, ...] = ()
+    is_announced: bool = False
 
     @property
     def _feeds(self) -> tuple[MissingFeed, ...]:
@@ -64,17 +74,26 @@ class ApplyResult(Result):
         }
 
     def lines(self, width: int) -> Iterator[str]:
+        if not self.is_announced:
+            yield from self._changes(width)
+        for build in self.builds:
+            yield from BuildResult(build).lines(width)
+
+    def _changes(self, width: int) -> Iterator[str]:
         for problem in self.warnings:
             first, *rest = problem_lines(problem, width)
             yield f"warning: {first}"
             yield from rest
         for change in self.changes:
-            is_built = any(build.name == change.name and build.switched for build in self.builds)
+            is_built = change.name in self.building or any(
+                build.name == change.name and build.switched for build in self.builds
+            )
             yield from _change_lines(change, width, is_dry_run=self.is_dry_run, is_built=is_built)
-        for feed in self._feeds:
-            yield from feed_lines(feed, width)
-        for build in self.builds:
-            yield from BuildResult(build).lines(width)
+        if self._feeds:
+            from materializer.adapters.cli.render.feed import feed_lines  # noqa: PLC0415 (every command loads this module)
+
+            for feed in self._feeds:
+                yield from feed_lines(feed, width)
         if not self.changes:
             yield "no definitions found"
         if self.is_dry_run:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from materializer.adapters.cli.render.feed import feed_lines
 from materializer.adapters.cli.render.gate import gate_form
 from materializer.adapters.cli.render.maintain import MaintainResult
 from materializer.adapters.cli.render.plan import below_form, step_form, stuck_text, waiting_form, waiting_pairs
@@ -111,6 +110,8 @@ class RefreshResult(Result):
             if after.done:
                 yield from MaintainResult(after).lines(width)
         if self.feed is not None:
+            from materializer.adapters.cli.render.feed import feed_lines  # noqa: PLC0415 (most refreshes say nothing of it)
+
             yield from feed_lines(self.feed, width)
 
     def _total(self, where: str) -> str:
