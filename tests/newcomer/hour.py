@@ -402,6 +402,12 @@ HOUR: Final = (
         ("revenue: 4 rows equal", "[2026-11-14T00:00:00Z, 2026-11-15T00:00:00Z)"),
     ),
     Typed("materializer diff daily --against dev", ("daily: 4 rows equal",)),
+    Typed("materializer diff visits --against dev", ("visits:", "only there", "window_start=2026-11-14T"), 1),
+    Typed(
+        "materializer diff visits --against other",
+        ("rows equal",),
+        before=lambda shop: shutil.copytree(shop.folder / "lake", shop.folder / "other"),
+    ),
     Typed("materializer history revenue --limit 2", ("done",)),
     Typed("materializer doctor", ("nothing stands in the way of the next refresh",)),
 )

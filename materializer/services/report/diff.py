@@ -288,7 +288,7 @@ def _columns(
     columns, types, loose = [], [], []
     for name, kind in here.types.items():
         other = others.get(name.lower())
-        if other is None or name in place:
+        if other is None or name in place or name in _internal(here):
             continue
         kinds = kind, there.types[other]
         is_number = all(map(_is_number, kinds))
@@ -303,6 +303,12 @@ def _columns(
             law = Law.FLOAT
         columns.append((ComparedColumn(name, law, is_number, kinds == ("array<double>",) * 2), other))
     return columns, types, loose
+
+
+def _internal(side: _Side) -> tuple[str, ...]:
+    """Return the columns that divide the work of an engine and are no result."""
+    spec = side.aggregate.definition.spec
+    return spec.edges if spec.is_engine else ()
 
 
 def _unpaired(side: _Side, other: _Side) -> tuple[str, ...]:
