@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from materializer import setting_values as values
+from materializer.budget import LEAST_BYTES, LEAST_ROWS, Budget
 from materializer.errors import ConfigError
+from materializer.machine import memory
 
 FILE_NAME = "materializer.toml"
 PREFIX = "MATERIALIZER_"
 
 Profile = Literal["auto", "short", "long"]
 ExecutorChoice = Literal["auto", "local", "spark"]
-LEAST_ROWS, LEAST_BYTES = 1_000, 1 << 20
-"""What the driver holds in any case: without it, it could plan nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,57 +134,13 @@ class MetricsConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
-    """How many rows the driver holds at once, whatever the data: for each use its own number, and never more than *rows*.
-
-    Spark reads what is beyond. Where a plan cannot list what changed because of it, it computes more than that.
-
-    Args:
-        rows: Rows for any use.
-        bytes: Bytes of the files that the driver reads at once.
-    """
-
-    rows: int = 1_000_000
-    bytes: int = 256 << 20
-
-    @property
-    def stored(self) -> int:
-        """Stored results around what changed, for planning."""
-        return min(1_000_000, self.rows)
-
-    @property
-    def opened(self) -> int:
-        """Rows in files that are opened to pick few of them, and changed rows that capture reads."""
-        return min(500_000, self.rows)
-
-    @property
-    def changed(self) -> int:
-        """Changed rows that a plan or a merge reads, and pairs of changed key and slice."""
-        return min(200_000, self.rows)
-
-    @property
-    def passed(self) -> int:
-        """Stored rows and late rows that are read or fetched to be passed on whole."""
-        return min(100_000, self.rows)
-
-    @property
-    def listed(self) -> int:
-        """Buckets, and ranges of keys, that are listed one by one."""
-        return min(100_000, self.rows)
-
-    @property
-    def raw(self) -> int:
-        """Raw rows that are read to be passed on to Spark."""
-        return min(50_000, self.rows)
-
-
-@dataclass(frozen=True, slots=True)
 class Config:
     """All settings of one lake.
 
     Args:
         lake: Root of the lake, a path or a URL.
         sources: Names for source tables: name → path, URI or catalog name (of two or three parts; one word is a path).
+        sample: The newest length of time of which definitions that are applied read rows, such as ``1 day``; "" for all rows.
         spark: How the embedded Spark is started.
         limits: Limits of a refresh.
         quality: How quality is checked.
@@ -207,10 +163,12 @@ class Config:
         metrics: Where metrics go.
         listener_seconds: How long a command waits for those who get events and metrics, when it ends.
         file: The configuration file that was read, or None.
+        environments: Names of the environments of the file.
     """
 
     lake: str = "lake"
     sources: Mapping[str, str] = field(default_factory=dict)
+    sample: str = ""
     spark: SparkConfig = field(default_factory=SparkConfig)
     limits: Limits = field(default_factory=Limits)
     quality: QualityConfig = field(default_factory=QualityConfig)
@@ -233,6 +191,7 @@ class Config:
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
     listener_seconds: int = 5
     file: Path | None = None
+    environments: tuple[str, ...] = ()
 
     def driver_holds(self, rows: float, size: float) -> bool:
         """Whether the driver may hold *rows* at once, which take *size* bytes in files."""
@@ -241,8 +200,6 @@ class Config:
     @property
     def memory(self) -> int:
         """Bytes that computing in this process takes at most: runs are cut so that they fit."""
-        from materializer.machine import memory  # noqa: PLC0415 - most commands compute nothing
-
         return self.local_memory or min(max(memory() // 4, 512 << 20), 8 << 30)
 
     @property
@@ -285,17 +242,19 @@ def read(
     problems += _contradictions(found)
     if problems:
         raise ConfigError("\n".join(problems), hint="mend the settings named above", problems=len(problems))
-    spark, limits, canaries, lineage, metrics = (
+    source, spark, limits, canaries, lineage, metrics = (
         {k.removeprefix(f"{name}."): found.pop(k) for k in list(found) if k.startswith(f"{name}.")}
-        for name in ("spark", "limits", "quality.canaries", "openlineage", "metrics")
+        for name in ("source", "spark", "limits", "quality.canaries", "openlineage", "metrics")
     )
     return Config(
+        **source,
         spark=SparkConfig(**spark),
         limits=Limits(**limits),
         quality=QualityConfig(CanaryConfig(**canaries)),
         openlineage=OpenLineageConfig(**lineage),
         metrics=MetricsConfig(**metrics),
         file=path,
+        environments=tuple(sorted(tables)),
         **found,
     )
 
@@ -403,11 +362,12 @@ def _flat(data: Mapping[str, Any], section: str = "") -> Iterator[tuple[str, Any
             yield key, value
 
 
-_SECTIONS = ("spark", "limits", "quality", "quality.canaries", "openlineage", "metrics")
+_SECTIONS = ("source", "spark", "limits", "quality", "quality.canaries", "openlineage", "metrics")
 _SECRET = ("spark.remote", "spark.options", "storage", "openlineage.url", "metrics.endpoint")
 KEYS: dict[str, values.Convert] = {
     "lake": values.location,
     "sources": values.sources,
+    "source.sample": values.length,
     "lease_seconds": values.count,
     "driver_lane_rows": values.count,
     "driver_bytes": values.size,

@@ -32,6 +32,14 @@ def size(value: Any, _: Path) -> int:
     return int(found[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[found[2]]
 
 
+def length(value: Any, _: Path) -> str:
+    """Return a length of time, or a number in the unit of a column of integers."""
+    units = "(second|minute|hour|day|week|month|year)s?"
+    if not isinstance(value, str) or not re.fullmatch(rf"[1-9][0-9]*( {units})?", value.strip()):
+        raise Invalid("a length such as '1 day' or '6 hours'")
+    return value.strip()
+
+
 def one_of(*known: str) -> Convert:
     """Return what accepts some words."""
 

@@ -348,3 +348,16 @@ def test_an_environment_that_is_none_is_an_error(tmp_path: Path) -> None:
     file.unlink()
     with pytest.raises(ConfigError, match=r"there is no \[env.dev\]"):
         config.read(environ={}, directory=tmp_path, env="dev")
+
+
+@pytest.mark.parametrize("text", ["soon", "0 days", "1 fortnight", "-1 day", "P1D"])
+def test_a_sample_is_a_length(tmp_path: Path, text: str) -> None:
+    """
+    Of time, or a number in the unit of a column; an environment has its own.
+    """
+    assert [
+        f"{tmp_path / config.FILE_NAME}: 'source.sample' must be a length such as '1 day' or '6 hours', found {text!r}"
+    ] == problems(tmp_path, f'source.sample = "{text}"')
+    (tmp_path / config.FILE_NAME).write_text('[env.dev]\nsource.sample = "1 day"\n')
+    assert ["", "1 day"] == [config.read(environ={}, directory=tmp_path, env=name).sample for name in (None, "dev")]
+    assert "500" == read(tmp_path, "", MATERIALIZER_SOURCE_SAMPLE="500").sample

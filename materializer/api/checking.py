@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from materializer.api.opened import OpenedLake
+from materializer.errors import UsageError
 from materializer.lake import places
 from materializer.spark.runtime.jvm import watched
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from materializer.core.time.instants import Instant
     from materializer.services.quality.check import CheckReport
     from materializer.services.quality.verify import VerifyReport
+    from materializer.services.report.diff import DiffReport
 
 
 @watched
@@ -37,6 +39,43 @@ class Checking(OpenedLake):
 
         verifier = Verifier(self._lake.root, self.journal, self._lake.engine, self._lake.observation)
         return verifier.verify(name, self._part(name, start, end))
+
+    def diff(
+        self,
+        name: str,
+        against: OpenedLake | str | Path,
+        start: Instant = None,
+        end: Instant = None,
+        *,
+        limit: int = 10,
+    ) -> DiffReport:
+        """Compare the published rows of an aggregate with those of another lake, where both are clean; without a JVM.
+
+        Args:
+            name: The aggregate, in both lakes.
+            against: The other lake, opened, or its root.
+            start: First instant, or None for an open start.
+            end: First instant after the window, or None for an open end.
+            limit: How many differing groups are returned at most.
+
+        Returns:
+            What was compared and what differs; a difference raises no error.
+
+        Raises:
+            IncomparableError: If nothing can be compared: other buckets or keys, nothing materialised, no such aggregate there.
+            DiffTooLargeError: If this process cannot hold the rows.
+            RetryableError: If one of both was refreshed meanwhile.
+            UsageError: If both lakes have other settings of stores, of which a process has one.
+        """
+        from materializer.services.report.diff import diff
+
+        other = against if isinstance(against, OpenedLake) else self._beside(against)
+        if self.config.storage != other.config.storage:
+            msg = "the two lakes have other settings of [storage], and a process has one"
+            raise UsageError(msg, hint="give both the same, or copy one of the outputs with 'materializer export'")
+        ours, theirs = ((str(lake.root), lake.journal) for lake in (self, other))
+        window = self._part(name, start, end)
+        return diff(ours, theirs, name, window, limit=limit, most=self.config.local_rows)
 
     def check(
         self,

@@ -16,6 +16,7 @@ from materializer.spark.runtime.jvm import watched
 
 if TYPE_CHECKING:
     from materializer.core.time.grid import Grid
+    from materializer.core.time.instants import Shown
     from materializer.services.commit.lake import Lake
     from materializer.services.definitions.apply import Definitions
     from materializer.services.definitions.starting import Starter
@@ -84,6 +85,12 @@ class OpenedLake:
         """The root of the lake: a path, or the URL of a store."""
         return Path(self._lake.root) if places.is_local(self._lake.root) else self._lake.root
 
+    def _beside(self, root: str | Path) -> OpenedLake:
+        """Return another lake, with the settings of this one."""
+        from materializer.wiring import wired
+
+        return OpenedLake(*wired(root, self.config, None, (), {}, lambda _: None))
+
     def names(self) -> list[str]:
         """Return the names of all aggregates, parents first; broken ones come last."""
         view = self.journal.view()
@@ -106,6 +113,17 @@ class OpenedLake:
             name: The aggregate.
         """
         return self._lake.aggregate(self.journal.view().named(name)).definition.grid
+
+    def times(self, name: str) -> dict[str, Shown]:
+        """Return the columns of the output that hold times of the bucket or window of a row, and how people are shown these.
+
+        Args:
+            name: The aggregate.
+        """
+        from materializer.services.commit.commit_info import times_of
+
+        aggregate = self._lake.aggregate(self.journal.view().named(name))
+        return dict.fromkeys(times_of(aggregate), aggregate.definition.grid.shown)
 
     def has_slice(self, name: str) -> bool:
         """Return whether the first column of the output is the slice of an engine, which divides the work and is no result.

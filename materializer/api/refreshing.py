@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from materializer.api.opened import OpenedLake
+from materializer.errors import MaterializerError
 from materializer.services.activity import ActivityKind
 from materializer.spark.runtime.jvm import watched
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from materializer.core.refresh.plan import Plan
     from materializer.core.time.instants import Instant
     from materializer.core.time.spans import Span
+    from materializer.services.definitions.sources import MissingFeed
     from materializer.services.protocol.decision import RunNote
     from materializer.services.refresh.preview import Preview
     from materializer.services.refresh.reports import RefreshReport, RunDone
@@ -29,7 +31,7 @@ class Refreshing(OpenedLake):
     def together(self, names: Collection[str] | None = None) -> AbstractContextManager[None]:
         """Read what some aggregates read of the same table once during a block that refreshes or plans them.
 
-        What was read is in memory during the block, up to ``local_rows`` rows and ``local_bytes`` bytes. A table is forgotten when
+        What was read is in memory during the block, up to ``local_rows`` rows and a quarter of ``local_memory``. A table is forgotten when
         each of its aggregates was refreshed or planned once. What does not fit is read again. Rows and reports are the same as without the block.
 
         Args:
@@ -188,6 +190,18 @@ class Refreshing(OpenedLake):
             activity=ActivityKind.BACKFILL,
         )
         return self._refresher.refresh(name, options, on_plan=on_plan, on_run=on_run)
+
+    def missing_feed(self, name: str) -> MissingFeed | None:
+        """Return how the source of an aggregate gets a change feed; None if it has one, needs none, or cannot be read.
+
+        Args:
+            name: The aggregate.
+        """
+        from materializer.services.definitions.sources import missing_feed
+
+        with suppress(MaterializerError):
+            return missing_feed(self.journal.view().named(name).source, self._lake.root)
+        return None
 
     def invalidate(self, name: str, start: Instant = None, end: Instant = None, *, reason: str = "") -> Span:
         """Declare a window dirty, for changes that no source version shows.

@@ -89,10 +89,12 @@ from materializer.errors.state import (
 )
 from materializer.errors.usage import (
     ConfigError,
+    DiffTooLargeError,
     ExpireBoundError,
     ForeignSettingError,
     FrozenWindowError,
     HasReadersError,
+    IncomparableError,
     NothingBuiltError,
     PolicyExistsError,
     PolicyNowError,
@@ -122,6 +124,7 @@ __all__ = [  # noqa: RUF022 (by exit status, as the API page shows them)
     "ForeignSettingError",
     "Problem",
     "DefinitionError",
+    "DiffTooLargeError",
     "TestFileError",
     "NothingBuiltError",
     "NotCoveredError",
@@ -140,6 +143,7 @@ __all__ = [  # noqa: RUF022 (by exit status, as the API page shows them)
     "NotIncrementalError",
     "NotLocalError",
     "HistoryBuildingError",
+    "IncomparableError",
     "ExpireDirtyError",
     "FewerRowsError",
     "ExpireEngineError",

@@ -89,3 +89,15 @@ class NothingBuiltError(UsageError):
     """No next version of the aggregate is being built, or no previous version is stored."""
 
     code = "version.none"
+
+
+class IncomparableError(UsageError):
+    """The outputs of an aggregate in two lakes have no rows that could be compared."""
+
+    code = "diff.incomparable"
+
+
+class DiffTooLargeError(UsageError):
+    """The outputs of an aggregate in two lakes have more rows than this process compares."""
+
+    code = "diff.too-large"

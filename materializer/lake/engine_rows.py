@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-from materializer.config import Budget
+from materializer.budget import Budget
 from materializer.core.compiled.definition import SLICE, Definition, key_column
 from materializer.core.engines.ranges import NO_TIME, StoredOfKey, StoredResult
 from materializer.core.engines.work import ChangedKeys, Key, frozen, joined

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -95,6 +95,11 @@ class Extent:
         """
         known = (f.end - 1 if f.end <= edge else f.start for f in self.files if f.start < edge)
         return max(known, default=None)
+
+    def since(self, start: int) -> Extent:
+        """Return the files that may have rows from an instant on, as far as these rows are concerned."""
+        later = tuple(replace(f, start=max(f.start, start)) for f in self.files if f.end > start)
+        return replace(self, files=tuple(sorted(later, key=lambda f: f.start)))
 
     def rows_in(self, spans: SpanSet) -> int:
         """Return the estimated rows in *spans*; files without statistics count whole."""

@@ -16,7 +16,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from materializer.errors import NOTHING, SourceDamagedError
-from materializer.lake import looked_at, places
+from materializer.lake import places
 
 MOST_DEPTH: Final = 5_000
 """Brackets of a line or of statistics that may be open at once. A library's parser passed 20,000 of them; 100,000 ended the process."""
@@ -156,8 +156,7 @@ def refuse_deep_file(table: str, name: str, size: int) -> None:
         return
     known = (place, size if not places.is_local(place) else places.identity(place))
     is_parquet = name.endswith(".parquet")
-    is_noted = is_parquet and places.is_local(place)
-    if known in _PASSED or (is_noted and looked_at.knows(place)):
+    if known in _PASSED or (is_parquet and _is_noted(place)):
         return
     content = b"" if is_parquet else places.read(place)
     texts = _statistics(place) if is_parquet else iter(content.split(b"\n"))
@@ -166,12 +165,21 @@ def refuse_deep_file(table: str, name: str, size: int) -> None:
     if len(_PASSED) >= _MOST_PASSED:
         _PASSED.clear()
     _PASSED.add(known)
-    if is_noted:
+    if is_parquet and places.is_local(place):
+        from materializer.lake import looked_at  # noqa: PLC0415 - most logs have no checkpoint
+
         looked_at.note(place)
     if 0 < len(content) <= _MOST_CONTENT:
         if sum(len(each) for _, each in _CONTENT.values()) + len(content) > _MOST_CONTENT:
             _CONTENT.clear()
         _CONTENT[place] = known[1], content
+
+
+def _is_noted(place: str) -> bool:
+    """Return whether this user has looked at a checkpoint before."""
+    from materializer.lake import looked_at  # noqa: PLC0415 - most logs have no checkpoint
+
+    return places.is_local(place) and looked_at.knows(place)
 
 
 def content_of(place: str) -> bytes | None:

@@ -108,21 +108,17 @@ class StoredRows:
     _wanted: SpanSet
 
     @classmethod
-    def of(cls, path: str, column: SliceColumn, start: int | None = None, end: int | None = None) -> StoredRows:
+    def of(cls, path: str, column: SliceColumn, spans: SpanSet) -> StoredRows:
         """Return the rows of the newest version.
 
         Args:
             path: A table of ours.
             column: The column with the bucket of a row.
-            start: First instant, or None.
-            end: First instant after the rows, or None.
+            spans: The buckets.
         """
         opened = open_table(path)
-        first, last = NEG_INF if start is None else start, POS_INF if end is None else end
         shape = plain(pa.schema(opened.schema().to_arrow()).empty_table()).schema
-        if last <= first:
-            return cls(opened.version(), shape, (), path, column, SpanSet())
-        wanted = column.values_in(SpanSet.of(Span(first, last)))
+        wanted = column.values_in(spans)
         bounds = file_bounds(opened, time_column(opened, column.name, column.type))
         files = tuple((b.span, name) for name, _, b in bounds if b.span and SpanSet.of(b.span) & wanted)
         return cls(opened.version(), shape, files, path, column, wanted)
@@ -134,6 +130,12 @@ class StoredRows:
                 rows = pa.Table.from_batches([batch]).select(self.shape.names).cast(self.shape)
                 values = instants_of(rows[self._column.name], self._column.type).to_numpy()
                 yield from rows.filter(pa.array(inside(values, self._wanted))).to_batches()
+
+
+def between(start: int | None, end: int | None) -> SpanSet:
+    """Return the span of two instants, of which None is an open end; nothing if they are the wrong way round."""
+    first, last = NEG_INF if start is None else start, POS_INF if end is None else end
+    return SpanSet.of(Span(first, last)) if first < last else SpanSet()
 
 
 def newest_rows(
@@ -153,7 +155,7 @@ def newest_rows(
         start: First instant, or None.
         end: First instant after the rows, or None.
     """
-    stored = StoredRows.of(path, column, start, end)
+    stored = StoredRows.of(path, column, between(start, end))
     shape = stored.shape
     tables: list[pa.Table] = []
     count, oldest = 0, POS_INF

@@ -17,10 +17,8 @@ from materializer.core.refresh.plan import CAME, INSERTED, WENT, Merge, Plan, Re
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.lake.computed import Computed, Fewer
-from materializer.local import row_counts
 from materializer.local.kinds import BUG, Kind, NotLocal, bugs_left_to_spark, quoted
 from materializer.local.reading import LocalReader
-from materializer.local.typed import failing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -116,6 +114,8 @@ class LocalExecutor(LocalReader):
         Raises:
             NotLocal: If Spark has to count them.
         """
+        from materializer.local import row_counts
+
         with bugs_left_to_spark():
             return row_counts.fewer_rows(self.read, definition, path, plan, computed, gone)
 
@@ -127,6 +127,8 @@ class LocalExecutor(LocalReader):
         Raises:
             NotLocal: If Spark has to count them.
         """
+        from materializer.local import row_counts
+
         with bugs_left_to_spark():
             return row_counts.fewer_counted(self, definition, path, plan, computed, gone)
 
@@ -370,6 +372,8 @@ class _Run:
 
         Only the groups of these rows are merged, which are few of many; the others are passed on as they are stored.
         """
+        from materializer.local.typed import failing
+
         signs = [(sql, 1) for sql in came] + [(sql, -1) for sql in went]
         changes = " UNION ALL BY NAME ".join(f"SELECT *, {sign} AS {SIGN} FROM ({sql})" for sql, sign in signs)
         columns = list(map(quoted, self.definition.group_columns))

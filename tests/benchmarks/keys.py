@@ -50,7 +50,7 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     DeltaTable.create(source, readings(1, 1, 0).schema, configuration={"delta.enableChangeDataFeed": "true"})
     for hour in range(HOURS):
         write_deltalake(source, readings(options.devices, options.rows, hour), mode="append")
-    config = Config(sources={"readings": source}, local_rows=10**9, local_bytes=1 << 40)
+    config = Config(sources={"readings": source}, local_rows=10**9, local_memory=1 << 42)
     m = Materializer(folder / "lake", config=config)
     for name, keys in VIEWS.items():
         select = f"SELECT time_bucket('1 hour', ts) AS at, {keys}, {MEASURES} FROM readings GROUP BY ALL"

@@ -123,7 +123,7 @@ class Base:
         for part in range(10):
             hours = (part * HOURS // 10, (part + 1) * HOURS // 10)
             write_deltalake(self.source, readings(ROWS // 10, keys, part, hours), mode="append")
-        config = Config(sources={"readings": self.source}, local_rows=10**9, local_bytes=1 << 40)
+        config = Config(sources={"readings": self.source}, local_rows=10**9, local_memory=1 << 42)
         if executor == "local":
             config = replace(config, driver_lane_rows=10**9)
         self.config = config

@@ -124,7 +124,7 @@ def test_the_story_shows_merging_and_computing_again(told: Told) -> None:
 
     assert ("destinations_monthly", "merge") in steps
     assert ("departures_daily", "merge") not in steps
-    assert "count(DISTINCT tailnum) has no mergeable partial" in " ".join(told.text.split())
+    assert "count(DISTINCT tailnum) cannot be merged" in " ".join(told.text.split())
 
 
 def test_a_refresh_reads_a_part_of_the_source(told: Told) -> None:

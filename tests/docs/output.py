@@ -58,6 +58,8 @@ DEMO: Final[Mapping[str, Sequence[Part]]] = {
 _WHAT: Final = [(r"\w+: ", r"  executor "), LEFT_OUT]
 """What is dirty, of a plan: how it is computed depends on prices, which a lake learns from wall times."""
 PARTS: Final[Mapping[tuple[str, str], Sequence[Part]]] = {
+    ("docs/environments.md#4", "apply"): [(r"volumes", r"    source"), LEFT_OUT, (r"    only", r"$|\S")],
+    ("docs/environments.md#5", "plan"): [(r"\w+: ", r"  captured ")],
     ("docs/from-databricks.md#7", "plan"): _WHAT,
     ("docs/from-dbt.md#7", "plan"): _WHAT,
     ("docs/policies.md#4", "status"): [LEFT_OUT, (r"  policies ", r"  last refresh "), LEFT_OUT],

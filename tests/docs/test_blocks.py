@@ -44,6 +44,39 @@ def test_no_block_slips_by() -> None:
     assert all((ROOT / file).exists() for file in stories.ELSEWHERE.values())
 
 
+def test_what_a_page_shows_of_an_output_is_compared() -> None:
+    """
+    With what the commands print; the pages of which it is not are listed with the reason. No command stands outside of the blocks.
+    """
+    shown = {
+        b.page
+        for b in EVERY
+        if b.language == "console"
+        and not stories.is_done_elsewhere(b)
+        and any("".join(c.output).strip() for c in commands(b))
+    }
+
+    assert shown == {page for page in (*stories.COMPARED, *stories.UNCOMPARED) if page in shown}
+    assert set(stories.UNCOMPARED) <= shown
+    for page in PAGES:
+        inside = {n for b in blocks(page) for n in range(b.line, b.line + len(b.text.splitlines()) + 2)}
+        lines = enumerate((ROOT / page).read_text(encoding="utf-8").splitlines(), start=1)
+        assert [] == [
+            f"{page}:{n}" for n, line in lines if n not in inside and re.match(r"\s*\$ \w|\s{4,}materializer ", line)
+        ]
+
+
+def test_what_is_left_out_is_there_and_done_by_the_test_that_is_named() -> None:
+    """
+    No command is listed that no page has, and the test of a block that is done elsewhere names its page.
+    """
+    words = {c.words[0] for b in EVERY if b.language in {"sh", "console"} for c in commands(b)}
+
+    assert set(stories.NOT_HERE) <= words
+    for name, file in stories.ELSEWHERE.items():
+        assert name.partition("#")[0] in (ROOT / file).read_text(encoding="utf-8"), name
+
+
 @pytest.mark.parametrize("block", [b for b in EVERY if b.language == "sql" and "MATERIALIZED" in b.text], ids=named)
 def test_a_definition_is_one(block: Block) -> None:
     """

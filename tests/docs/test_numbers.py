@@ -118,11 +118,16 @@ def test_every_setting_is_on_its_page_with_its_default() -> None:
     variables = {key: name for name, key in config.VARIABLES.items()}
     defaults = {}
     for key in config.KEYS:
-        value = reduce(getattr, key.split("."), Config())
+        value = reduce(getattr, key.removeprefix("source.").split("."), Config())
         defaults[key] = {bool: str(value).lower(), tuple: "none", dict: ""}.get(type(value), f"`{value}`")
         if isinstance(value, int) and not isinstance(value, bool):
             defaults[key] = str(value)
-    defaults |= {"spark.jars": "the user's cache", "spark.master": "all cores of this machine", "spark.remote": "none"}
+    defaults |= {
+        "source.sample": "all rows",
+        "spark.jars": "the user's cache",
+        "spark.master": "all cores of this machine",
+        "spark.remote": "none",
+    }
     defaults |= dict.fromkeys(["openlineage.url", "openlineage.file", "metrics.textfile"], "none")
     defaults |= {
         "openlineage.enabled": "whether a place is given",

@@ -9,6 +9,7 @@ import io
 import json
 import os
 import shlex
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
@@ -108,6 +109,10 @@ class Lake:
             if told:
                 (self.root / folder).mkdir(exist_ok=True)
                 (self.root / folder / f"{file}.sql").write_text(told, encoding="utf-8")
+
+    def copy(self) -> None:
+        """Copy the lake."""
+        shutil.copytree(self.lake, self.root / "other")
 
     def write_test(self) -> None:
         """Write a file with a test that passes and one that fails."""
@@ -324,6 +329,9 @@ SCRIPT: Final[Sequence[Sequence[Step] | Act]] = (
     both("show-how", "show gated --how"),
     [Step("export", "export gated --to gated.csv"), Step("export", "export gated --to gated.parquet --json")],
     [Step("new", "new trades --name begun --yes"), Step("new", "new trades --name twin_begun --yes --json")],
+    Lake.copy,
+    [Step("refresh-copied", "refresh gated --publish-anyway 'a busy day'")],
+    both("diff", "diff gated --against other"),
 )
 """Steps, and what happens between them."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import sys
 import time
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from materializer.adapters.cli.app import main
 from materializer.api import Materializer
 from materializer.config import Config
 from materializer.core.spec.spec import TimeType
@@ -103,6 +105,30 @@ def _too_small(world: World, _: pytest.MonkeyPatch) -> None:
     hint = world.fails("refresh hourly --start 2024-03-01T00:10:00Z --end 2024-03-01T00:20:00Z", "window.too-small")
     [(start, end)] = re.findall(r"\[(\S+), (\S+)\)", hint.text)
     world.works(f"refresh hourly --start {start} --end {end}")
+
+
+@of("diff.incomparable")
+def _incomparable(world: World, _: pytest.MonkeyPatch) -> None:
+    world.works("refresh hourly")
+    world.copy(".", "other")
+    world.fails("diff hourly --against nowhere", "diff.incomparable")
+    world.works("invalidate hourly --all-time")
+    hint = world.fails("diff hourly --against other", "diff.incomparable")
+    for command in hint.commands:
+        assert 0 == main(shlex.split(command))
+    world.works("diff hourly --against other")
+
+
+@of("diff.too-large")
+def _too_many_to_compare(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.works("refresh hourly")
+    world.copy(".", "other")
+    monkeypatch.setenv("MATERIALIZER_LOCAL_ROWS", "40")
+    hint = world.fails("diff hourly --against other", "diff.too-large")
+    assert "--start and --end" in hint.text
+    world.works("diff hourly --against other --start 2024-03-02 --end 2024-03-03")
+    monkeypatch.setenv("MATERIALIZER_LOCAL_ROWS", "50")
+    world.works("diff hourly --against other")
 
 
 @of("window.frozen")

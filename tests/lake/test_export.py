@@ -17,6 +17,7 @@ from pyarrow import ipc
 
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.slice_column import SliceColumn
+from materializer.core.time.spans import EVERYTHING, SpanSet
 from materializer.errors import UsageError
 from materializer.lake.export import ExportFormat, write_file
 from materializer.lake.rows import StoredRows
@@ -39,7 +40,7 @@ ROWS: Final = pa.table(
 
 def stored(folder: Path) -> StoredRows:
     write_deltalake(str(folder / "table"), ROWS)
-    return StoredRows.of(str(folder / "table"), SliceColumn("at", False, TimeType.TIMESTAMP))
+    return StoredRows.of(str(folder / "table"), SliceColumn("at", False, TimeType.TIMESTAMP), SpanSet.of(EVERYTHING))
 
 
 def test_files_of_arrow_have_the_values_and_types(tmp_path: Path) -> None:

@@ -23,7 +23,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-from materializer.config import Budget, Config, SparkConfig
+from materializer.budget import Budget
+from materializer.config import Config, SparkConfig
 from materializer.spark.run.spark import Spark
 from materializer.spark.runtime import session
 from tests.benchmarks import history as records

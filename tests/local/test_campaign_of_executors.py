@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from materializer.config import Budget
+from materializer.budget import Budget
 from materializer.spark.run.spark import Spark
 from tests.local import campaign
 from tests.local.campaign import SCENES, made, run

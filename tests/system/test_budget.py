@@ -9,7 +9,8 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from materializer.config import LEAST_BYTES, LEAST_ROWS, Budget, Config
+from materializer.budget import LEAST_BYTES, LEAST_ROWS, Budget
+from materializer.config import Config
 from materializer.lake.write.new_files import OTHERS
 from tests.system.builders import Site, some_slow
 from tests.system.engine_histories import DEFINITIONS, World, run_history

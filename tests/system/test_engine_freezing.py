@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from materializer.config import Budget, Config
+from materializer.budget import Budget
+from materializer.config import Config
 from materializer.core.engines.reactive_state import ReactiveState
 from materializer.core.refresh.plan import Recompute
 from materializer.errors import DefinitionError, ExpireBoundError, ExpireDirtyError, ExpireEngineError

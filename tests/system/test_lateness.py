@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from materializer.config import Budget, Config
+from materializer.budget import Budget
+from materializer.config import Config
 from materializer.core.refresh.lateness import Advice, Lateness, in_words
 from materializer.errors import DefinitionError
 from tests.system.builders import DAY, SCHEMA, Site

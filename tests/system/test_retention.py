@@ -13,7 +13,8 @@ from deltalake import DeltaTable
 
 from materializer.adapters.cli.app import main
 from materializer.api import Materializer
-from materializer.config import Budget, Config
+from materializer.budget import Budget
+from materializer.config import Config
 from materializer.core.refresh.invalidation import Cause
 from materializer.core.refresh.plan import strategy_of
 from materializer.core.refresh.strategies import reason_of

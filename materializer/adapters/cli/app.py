@@ -21,7 +21,7 @@ _NAMES: Final = {
     "versions": ("build", "switch", "rollback", "abandon"),
     "refreshing": ("plan", "refresh", "backfill", "invalidate"),
     "retaining": ("expire", "thaw"),
-    "looking": ("status", "history", "show", "export", "changes", "verify", "check", "doctor"),
+    "looking": ("status", "history", "show", "export", "changes", "verify", "diff", "check", "doctor"),
     "reporting": ("report", "watch"),
     "maintaining": ("maintain",),
     "mending": ("repair", "backup", "restore"),

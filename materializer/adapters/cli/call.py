@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import cached_property, partial
@@ -16,6 +17,7 @@ from materializer.adapters.cli import examples, options
 from materializer.adapters.cli.conversion import PlainCommand
 from materializer.adapters.cli.output import JsonOutput, Output, TextOutput
 from materializer.adapters.cli.render.result import DONE, IDLE, Result
+from materializer.adapters.cli.words import repeat_environment
 from materializer.errors import (
     JournalLostError,
     MaterializerError,
@@ -73,6 +75,18 @@ class CommandCall:
         from materializer.api import Materializer
 
         return Materializer(self.root, config=config.read(self._config, env=self._env))
+
+    def other(self, name: str) -> Materializer | str:
+        """Return another lake: that of an environment of the configuration file, else the one at a place."""
+        if name not in self.lake.config.environments:
+            return name
+        from materializer import config
+        from materializer.api import Materializer
+
+        environ = {
+            key: value for key, value in os.environ.items() if key != f"{config.PREFIX}LAKE"
+        }  # it is of this lake
+        return Materializer(config=config.read(self._config, env=name, environ=environ))
 
     def show(self, result: Result) -> None:
         """Show a result; the command ends with its exit status, and as idle when every result is."""
@@ -169,6 +183,8 @@ def command(
             strict_exit: bool,
             **own: Any,
         ) -> int:
+            is_typed = env is not None and env != os.environ.get("MATERIALIZER_ENV")
+            repeat_environment(env if env and is_typed else "")
             output = JsonOutput(tells_progress=progress) if json else TextOutput()
             call = CommandCall(output, lake=lake, config=config, env=env, is_strict=strict_exit)
             return guarded(call, lambda: body(call, **own))

@@ -54,6 +54,10 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "changes": ("materializer changes bars_1h --after 1 --reason late",),
     "verify": ("materializer verify bars_1h --start 2024-03-01", "materializer verify --all"),
+    "diff": (
+        "materializer diff bars_1h --against ../prod/lake",
+        "materializer diff bars_1h --against prod --start 2024-03-01 --limit 5",
+    ),
     "check": ("materializer check bars_1h",),
     "doctor": ("materializer doctor bars_1h",),
     "report": ("materializer report --out site", "materializer report --serve --port 8080"),

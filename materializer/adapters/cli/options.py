@@ -297,6 +297,15 @@ Deep: TypeAlias = Annotated[
 How: TypeAlias = Annotated[
     bool, Option("--how", help="Print how other programs read the table: DuckDB, Polars, pandas, Spark, Trino.")
 ]
+Against: TypeAlias = Annotated[
+    str,
+    Option(
+        "--against",
+        help="The other lake: an environment of the configuration file, or its root folder.",
+        metavar="LAKE",
+        show_default=False,
+    ),
+]
 ExportFile: TypeAlias = Annotated[
     str, Option("--to", help="The file; not in the lake.", metavar="FILE", show_default=False)
 ]

@@ -20,6 +20,26 @@ _COMMANDS: Final = re.compile(
 _SHORT: Final = {"\n": "\\n", "\r": "\\r"}
 
 
+_ENVIRONMENT: Final = [""]
+"""The environment that the command of this process was called with by its option."""
+_CALLS: Final = re.compile(
+    r"'materializer (?!explain|setup|completion|version|demo)((?:(?!--(?:env|lake|help)\b)[^'\n])+)'"
+)
+"""A command of ours in a text, which works in the lake of an environment."""
+
+
+def repeat_environment(name: str) -> None:
+    """Let commands in texts repeat ``--env``, as they have to be typed; "" for none."""
+    _ENVIRONMENT[0] = name
+
+
+def _as_typed(text: str) -> str:
+    name = _ENVIRONMENT[0]
+    return (
+        _CALLS.sub(lambda m: f"'materializer {m[1]} --env {name}'", text) if name and "'materializer " in text else text
+    )
+
+
 def visible(text: str) -> str:
     r"""Return a text in which everything is seen and nothing is obeyed, on one line.
 
@@ -152,7 +172,7 @@ def labelled(pairs: Iterable[tuple[str, str]], *, width: int, indent: int = 2) -
 def wrapped(text: str, head: str = "", *, width: int) -> list[str]:
     """Return *text* after *head*, wrapped at *width* under itself; words and spans are never cut."""
     # a span stays in one piece: its blank is no place to break at
-    glued = _glue(" ".join(map(visible, text.split("\n"))))
+    glued = _glue(" ".join(map(visible, _as_typed(text).split("\n"))))
     lines = textwrap.wrap(
         glued,
         max(width, len(head) + 30),

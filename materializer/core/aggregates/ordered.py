@@ -110,7 +110,7 @@ def recompute(call: Call, reference: str, order: RowOrder | None = None, *, is_e
         name,
         reference,
         tolerance="exact" if is_exact else "float",
-        not_mergeable=f"{shown} has no mergeable partial",
+        not_mergeable=f"{shown} cannot be merged",
     )
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from materializer.core.compiled.sample import text_of, typed_where
 from materializer.core.spec.spec import AggregateSpec, Resolution, TimeType
 from materializer.core.time.grid import build
 from materializer.core.time.trading_days import DAYS, changed
@@ -46,16 +48,34 @@ def _parts(spec: AggregateSpec) -> Iterator[tuple[str, str]]:
     for measure in spec.measures:
         yield f"measure {measure.name}", measure.formula.fill([call.text for call in measure.formula.calls])
     yield "columns", ", ".join(spec.columns)
-    yield "where", spec.where or ""
+    yield "where", typed_where(spec) or ""
+    yield "sample", text_of(spec)
     yield "having", spec.having.fill([call.text for call in spec.having.calls]) if spec.having else ""
     yield "sequence", spec.sequence or ""
     yield "comment", spec.comment
     for kind, text in spec.suites:
-        yield f"suite of the {kind}", text
+        yield from _suite(kind, text)
     for name, text in spec.properties:
         yield f"property {name}", text
     for name, text in spec.read_types:
         yield f"type of {name}", text
+
+
+def _suite(kind: str, text: str) -> Iterator[tuple[str, str]]:
+    """Yield the parts of a suite: its name and each expectation."""
+    data = json.loads(text)
+    yield f"suite of the {kind}", data.pop("name", "")
+    seen: Counter[str] = Counter()
+    for expectation in data.pop("expectations", []):
+        kwargs = dict(expectation.get("kwargs", {}))
+        column = kwargs.pop("column", None)
+        name = f"suite of the {kind}, {expectation.get('type', '')}" + (f" of {column}" if column else "")
+        seen[name] += 1
+        more = {**kwargs, **{key: value for key, value in expectation.items() if key not in {"type", "kwargs"}}}
+        values = [f"{key} {value if isinstance(value, str) else json.dumps(value)}" for key, value in more.items()]
+        yield f"{name} ({seen[name]})" if seen[name] > 1 else name, ", ".join(values) or "expected"
+    for key, value in data.items():
+        yield f"suite of the {kind}, {key}", json.dumps(value)
 
 
 def _param(name: str, value: Any) -> Iterator[tuple[str, str]]:

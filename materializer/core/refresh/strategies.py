@@ -323,7 +323,7 @@ def _frozen_merge(after: int, spans: SpanSet, facts: Facts) -> Merge:
 def why_not_merge(entry: Entry, facts: Facts) -> str | None:
     """Return why the changes of an entry cannot be merged into stored partials; None when they can."""
     if entry.after is None:
-        return "there are no partials to merge into" if entry.cause is Cause.NEW else f"{_REASONS[entry.cause]}"
+        return "nothing is stored yet to merge into" if entry.cause is Cause.NEW else f"{_REASONS[entry.cause]}"
     if entry.cause is not Cause.CHANGE:
         return _REASONS[entry.cause]
     if not entry.is_insert_only:

@@ -149,6 +149,20 @@ class Measure:
     formula: Formula
 
 
+@json_fields(later=())
+@dataclass(frozen=True, slots=True)
+class SourceSample:
+    """The newest part of a source, which is all that a definition reads of it.
+
+    Args:
+        length: How long the part was to be, as the setting ``source.sample`` said when the definition was applied.
+        start: The first instant that is read; it stays where it is.
+    """
+
+    length: str
+    start: int
+
+
 _SPEC: Final = JsonForm(
     lambda spec: None if spec is None else as_json(spec),
     lambda data: None if data is None else AggregateSpec.from_json(data),
@@ -157,8 +171,8 @@ _SPEC: Final = JsonForm(
 
 @json_fields(
     order=("name", "source", "time_column", "time_type", "resolution", ...),
-    later=["suites", "rolls_up", "bucket_time"],
-    omits=["rolls_up", "bucket_time"],
+    later=["suites", "rolls_up", "bucket_time", "sample"],
+    omits=["rolls_up", "bucket_time", "sample"],
 )
 @dataclass(frozen=True, slots=True)
 class AggregateSpec:
@@ -192,6 +206,7 @@ class AggregateSpec:
         rolls_up: Of a roll-up: the definition of the aggregate whose partials it merges, as that was when this one was
             applied. Time column, keys and WHERE of a roll-up are about the columns of these partials. None for other
             definitions.
+        sample: The part of the source that is read, which *where* has as its last condition; None for all of it.
     """
 
     name: str
@@ -219,6 +234,7 @@ class AggregateSpec:
     sql: str = field(default="", compare=False)
     rolls_up: Annotated[AggregateSpec | None, _SPEC] = None
     bucket_time: str | None = None
+    sample: SourceSample | None = None
 
     @property
     def edges(self) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from materializer.core.spec.spec import GridSpec, Resolution, TimeType, Width
-from materializer.core.time.instants import DAY, SECOND, TICKS_PER_SECOND, Epoch, Shown, days_of, render
+from materializer.core.time.instants import DAY, SECOND, TICKS_PER_SECOND, Shown, days_of, render, shown_as
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.core.time.wallclock import FixedLattice, Lattice, MonthLattice, WallClock, month_of
 from materializer.core.time.widths import describe_width, parse_width
@@ -91,8 +91,7 @@ class Grid(ABC):
     @property
     def shown(self) -> Shown:
         """How people are shown its instants."""
-        is_epoch = self.time_type.is_integer and self.resolution is not Resolution.NONE
-        return Epoch(self.time_type, self.resolution) if is_epoch else self.time_type
+        return shown_as(self.time_type, self.resolution)
 
     @property
     def limits(self) -> Span:
@@ -165,7 +164,7 @@ class Grid(ABC):
         if self.spec.timezone:
             text += f" in {self.spec.timezone}"
         if self.spec.origin is not None:
-            text += f" from {render(self.spec.origin, self.time_type)}"
+            text += f" from {render(self.spec.origin, self.shown)}"
         if self.spec.offset:
             text += f" shifted by {describe_width(self.spec.offset)}"
         return text
@@ -375,7 +374,7 @@ def _width_problems(spec: GridSpec, time_type: TimeType, resolution: Resolution)
         hint = f"name a unit, such as '{text} seconds'"
         yield Problem("definition.width-type", f"a {time_type} column needs a length of time; found '{text}'", hint)
     elif width.ticks is None and time_type.is_integer and resolution is Resolution.NONE:
-        hint = "give the width in the column's own unit, or declare the column's resolution (s, ms, us or ns)"
+        hint = "if its values are parts of a second, add the property 'time.resolution' = 'ms' (or 's', 'us', 'ns'); else give the width in its own unit"
         yield Problem("definition.width-type", f"a plain {time_type} column needs an integer; found '{text}'", hint)
     elif time_type is TimeType.DATE and width.micros % DAY:
         yield Problem("definition.width-type", f"a date column needs whole days; found '{text}'")

@@ -154,7 +154,8 @@ def parse_window(
     except ValueError as error:
         raise RefreshWindowError(str(error), hint="give times like 2024-03-01T00:00:00Z, or integers") from None
     if last <= first:
-        what = f"[{render(first, time_type)}, {render(last, time_type)})"
+        first_text, last_text = (render(end, shown_as(time_type, resolution)) for end in (first, last))
+        what = f"[{first_text}, {last_text})"
         raise RefreshWindowError(f"window {what} ends before it starts", hint="swap --start and --end")
     return Span(first, last)
 
@@ -184,6 +185,17 @@ class Epoch:
 
 Shown: TypeAlias = TimeType | Epoch
 """How people are shown instants."""
+
+
+def shown_as(time_type: TimeType, resolution: Resolution) -> Shown:
+    """Return how people are shown the instants of a time column.
+
+    Args:
+        time_type: Type of the column.
+        resolution: What a tick of an integer column is.
+    """
+    is_epoch = time_type.is_integer and resolution is not Resolution.NONE
+    return Epoch(time_type, resolution) if is_epoch else time_type
 
 
 def render(instant: int, time_type: Shown) -> str:

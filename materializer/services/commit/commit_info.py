@@ -43,6 +43,14 @@ def changed_in(aggregate: Aggregate, plan: Plan, which: str, spans: SpanSet) -> 
     return note_of_changes(column.name, changed, most=MAX_SPANS, columns=keys, taken=plan.taken)
 
 
+def times_of(aggregate: Aggregate) -> list[str]:
+    """Return the columns of the output that hold times of the bucket or window of a row."""
+    keys = {key.name for key in aggregate.definition.spec.keys}
+    return [
+        name for name in dict.fromkeys((*aggregate.definition.spec.edges, *place_of(aggregate))) if name not in keys
+    ]
+
+
 def place_of(aggregate: Aggregate) -> list[str]:
     """Return the columns that identify a row of the output: bucket or window, and keys."""
     spec = aggregate.definition.spec

@@ -16,6 +16,7 @@ from materializer.config import Config
 from materializer.core.compiled.difference_lines import differences
 from materializer.core.compiled.fingerprint import metadata_fingerprint
 from materializer.core.compiled.resolve import known_at_problems, resolve
+from materializer.core.compiled.sample import text_of
 from materializer.core.language.properties import refusals
 from materializer.core.quality.library import Library
 from materializer.core.spec.spec import AggregateSpec
@@ -40,7 +41,7 @@ from materializer.lake.failures import translated
 from materializer.lake.log import feed_reaches_back
 from materializer.lake.table import DeltaFolder
 from materializer.services.aggregate import output_path, partials_path
-from materializer.services.definitions import calendars, impact, lineage, outputs, rolled_up, suites, waiting
+from materializer.services.definitions import calendars, impact, lineage, outputs, rolled_up, samples, suites, waiting
 from materializer.services.definitions.batch import Awaited, Batch
 from materializer.services.definitions.changes import CheckedDefinition, DefinitionChange, Reads, ReusedPartials
 from materializer.services.definitions.refusals import refuse_policies, refuse_unstorable
@@ -218,6 +219,8 @@ class Definitions:
         if rolled_up.is_rollup(spec):
             spec, source, folder = self._rolled_up(spec, source, batch)
         spec = lineage.over_final_rows(spec, source.path, self._root, batch.states)
+        if self._config.sample and not lineage.parent_of(source.path, self._root, batch.states):
+            spec = samples.newest_part(spec, self._config.sample, folder, (existing, build))
         spec = calendars.looked_up(spec, self._resolve_source) if spec.is_engine else spec
         if unfit := batch.misfits_of_child(spec, source.path):
             raise DefinitionError([*lineage.problems_of(spec, source.path, self._root, batch.states), *unfit])
@@ -255,7 +258,7 @@ class Definitions:
         reads = "" if parent is None else parent.name
         if existing is None:
             feed = missing_feed(source, self._root)
-            change = DefinitionChange(spec.name, "new", (), source.path, version, feed=feed)
+            change = DefinitionChange(spec.name, "new", (), source.path, version, feed=feed, sample=text_of(checked))
             return CheckedDefinition(change, checked, source, schemas, None, reads=reads)
         change = self._changed(existing, checked, source, schemas, version)
         what = "switched" if existing.threshold == NEG_INF else "started" if build is None else "replaced"

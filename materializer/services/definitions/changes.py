@@ -32,6 +32,7 @@ class DefinitionChange:
         kept: The stored partials that are copied; None when none are, or when they cannot be read.
         feed: How the source gets a change feed, if data are computed from it and it has none.
         waiting_checks: Expectations of the next version that do not hold for what is published; all others hold at once.
+        sample: Which rows of its source are read, for people; "" for all.
     """
 
     name: str
@@ -44,6 +45,7 @@ class DefinitionChange:
     kept: ReusedPartials | None = None
     feed: MissingFeed | None = None
     waiting_checks: tuple[WaitingCheck, ...] = ()
+    sample: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 from materializer.core.policy import retention
 from materializer.core.policy.policies import Refusal, policies_of, problems_of, split_key
 from materializer.core.spec.spec import AggregateSpec, TimeType
-from materializer.core.time.instants import render
+from materializer.core.time.instants import render, shown_as
 from materializer.core.time.spans import NEG_INF
 from materializer.errors import DefinitionError, FrozenHistoryError, Problem
 from materializer.journal.state import AggregateState
@@ -87,7 +87,8 @@ def refuse_frozen(state: AggregateState, what: str) -> None:
     """
     if state.frozen == NEG_INF:
         return
-    bound = render(state.frozen, AggregateSpec.from_json(state.spec).time_type or TimeType.TIMESTAMP)
+    spec = AggregateSpec.from_json(state.spec)
+    bound = render(state.frozen, shown_as(spec.time_type or TimeType.TIMESTAMP, spec.resolution))
     raise FrozenHistoryError(
         f"'{state.name}' is frozen below {bound}: {what} would hold what its source still has and no more",
         hint=f"apply it under another name, or give its history up with 'materializer thaw {state.name} --yes'",

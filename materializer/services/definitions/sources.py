@@ -72,7 +72,7 @@ def resolve_source(
 def _beside(name: str, candidates: list[str]) -> Iterator[str]:
     """Yield the tables on this disk in the folders where a name was looked for, each written as that name."""
     before = name[: len(name) - len(places.name(name))]
-    for folder in {places.parent(path) for path in candidates if places.is_local(path)}:
+    for folder in {places.parent(places.absolute(path)) for path in candidates if places.is_local(path)}:
         with suppress(OSError, MaterializerError):
             tables = [n for n in places.names(folder) if places.is_folder(f"{folder}/{n}/_delta_log")]
             yield from (before + table for table in tables)

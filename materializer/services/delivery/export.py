@@ -69,14 +69,14 @@ def export(
         StorageError: If it cannot be written; what was there is as before.
     """
     from materializer.lake.export import exists, write_file
-    from materializer.lake.rows import StoredRows
+    from materializer.lake.rows import StoredRows, between
 
     began = time.perf_counter()
     form = _format(str(to), kind)
     target = _target(str(to), root)
     if target.exists() and not overwrite:
         raise exists(target)
-    stored = StoredRows.of(aggregate.paths["output"], aggregate.slice_column("output"), start, end)
+    stored = StoredRows.of(aggregate.paths["output"], aggregate.slice_column("output"), between(start, end))
     rows, size = write_file(stored, target, form, may_replace=overwrite)
     seconds = round(time.perf_counter() - began, 3)
     return ExportReport(aggregate.name, str(target), form.value, stored.version, rows, size, seconds)
@@ -99,6 +99,8 @@ def _format(to: str, kind: str | None) -> ExportFormat:
 
 def _target(to: str, root: str) -> Path:
     """Return the file, which lies neither in the lake nor in another Delta table."""
+    if "\n" in to or "\r" in to:  # it would begin another line of what is said
+        raise UsageError(f"{to!r} has a line break", hint="give another name")
     place = places.normalised(to)
     if not places.is_local(place):
         raise UsageError(f"'{to}' is on a store", hint="give a path of this machine, and upload the file")

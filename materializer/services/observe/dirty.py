@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from materializer.core.time.spans import NEG_INF, Span, SpanSet
+from materializer.core.time.spans import EVERYTHING, NEG_INF, Span, SpanSet
 from materializer.journal.state import AggregateState
 
 
@@ -23,3 +23,16 @@ def dirty_at_cursor(state: AggregateState) -> SpanSet:
     """Return what the output does not reflect at the cursor: the log and the spans of an unfinished plan."""
     planned = SpanSet.union(e.span for e in state.plan.taken) if state.plan else SpanSet()
     return state.log.spans | planned
+
+
+def reflected(state: AggregateState) -> SpanSet:
+    """Return where the output is what the source says at the cursor: of an engine everywhere or nowhere.
+
+    A change reaches beyond its slice in an engine. What is dirty below the frozen bound stays so, and reaches nothing above.
+    """
+    dirty = dirty_at_cursor(state)
+    if not state.is_engine:
+        return SpanSet.of(EVERYTHING) - dirty
+    top = max(state.extent_end, state.threshold)
+    is_dirty = top > state.frozen and dirty & SpanSet.of(Span(state.frozen, top))
+    return SpanSet() if is_dirty or state.threshold == NEG_INF else SpanSet.of(EVERYTHING)

@@ -334,7 +334,8 @@ class Observation:
     def raw(self, version: int) -> Extent:
         """Return which files the source has at a version, and where in time their rows lie."""
         spec = self.aggregate.definition.spec
-        return self._extent(self.aggregate.source.path, version, spec.time_column)
+        start = NEG_INF if spec.sample is None else spec.sample.start
+        return self._extent(self.aggregate.source.path, version, spec.time_column, start)
 
     def raw_of_keys(self, version: int, entries: Sequence[Entry]) -> Estimate:
         """Return the cost of reading the raw rows of the changed keys of some entries, without the stored groups.
@@ -361,9 +362,10 @@ class Observation:
         """Return the same of the partials."""
         return self._extent(self.aggregate.paths["partials"], version, "slice")
 
-    def _extent(self, path: str, version: int, column: str) -> Extent:
+    def _extent(self, path: str, version: int, column: str, start: int = NEG_INF) -> Extent:
         if (path, version, column) not in self._extents:
-            self._extents[path, version, column] = files(path, version, column, self.aggregate.definition.time_type)
+            found = files(path, version, column, self.aggregate.definition.time_type)
+            self._extents[path, version, column] = found if start == NEG_INF else found.since(start)
         return self._extents[path, version, column]
 
     def _extent_end(self, extent: Extent) -> int:

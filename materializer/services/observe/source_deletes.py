@@ -9,7 +9,7 @@ from materializer.core.compiled.bucket_sql import instant_sql
 from materializer.core.compiled.definition import Definition, quoted
 from materializer.core.spec.spec import AggregateSpec, TimeType
 from materializer.core.spec.table_names import in_sql
-from materializer.core.time.instants import render
+from materializer.core.time.instants import render, shown_as
 from materializer.core.time.spans import NEG_INF
 from materializer.journal.events import SourceIdentity
 from materializer.journal.state import AggregateState
@@ -91,7 +91,7 @@ def readers_of(state: AggregateState, bound: int, states: Iterable[AggregateStat
                 OtherReader(other.name, f"it is divided by '{spec.time_column}', which this bound says nothing of")
             )
         elif (needed := _needed_from(spec, other.frozen)) < gone:
-            kind = spec.time_type or TimeType.TIMESTAMP
+            kind = shown_as(spec.time_type or TimeType.TIMESTAMP, spec.resolution)
             at = "not frozen" if other.frozen == NEG_INF else f"frozen below {render(other.frozen, kind)}"
             if gone <= other.frozen:
                 at = f"{at}, it needs what lasts until {render(needed, kind)} or longer"

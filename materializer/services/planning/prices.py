@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Final
 
-from materializer.config import Budget
+from materializer.budget import Budget
 from materializer.core.refresh.plan import (
     BY_KEY,
     OPENED,

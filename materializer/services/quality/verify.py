@@ -19,7 +19,7 @@ from materializer.journal.state import AggregateState
 from materializer.lake.extent import files
 from materializer.services.aggregate import Aggregate
 from materializer.services.observe import frozen_bound, raw_form
-from materializer.services.observe.dirty import dirty_at_cursor
+from materializer.services.observe.dirty import dirty_at_cursor, reflected
 from materializer.services.observe.observe import Observation
 from materializer.spark.runtime.planned import planned
 
@@ -109,7 +109,7 @@ class Verifier:
             aggregate, state, dirty = behind.aggregate, behind.state, behind.dirty
         asked = SpanSet.of(EVERYTHING if window is None else whole_buckets(window, aggregate.definition.grid))
         stored = asked & frozen_bound.raw_spans(state)
-        compared = stored - dirty if aggregate.definition.engine is None else _clean(state, stored)
+        compared = stored - dirty if aggregate.definition.engine is None else stored & reflected(state)
         rows, differing, found = 0, 0, []
         if compared:
             extent = files(
@@ -144,13 +144,3 @@ class Verifier:
             time.perf_counter() - began,
             state.floor,
         )
-
-
-def _clean(state: AggregateState, asked: SpanSet) -> SpanSet:
-    """Return where an engine's rows can be compared: a change reaches beyond its slice, so dirt anywhere forbids it.
-
-    What is dirty below the frozen bound stays so, and reaches nothing above.
-    """
-    top = max(state.extent_end, state.threshold)
-    is_dirty = top > state.frozen and dirty_at_cursor(state) & SpanSet.of(Span(state.frozen, top))
-    return SpanSet() if is_dirty or state.threshold == NEG_INF else asked

@@ -45,6 +45,7 @@ class Preview:
         stuck: The dirty spans below *frozen* that cannot be computed.
         starting: Seconds that starting Spark takes first, about; 0 where it runs, or nothing needs it.
         waiting: The next version, which waits to be built; None without one.
+        sample: Which rows of its source are read, for people; "" for all.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Preview:
     stuck: SpanSet = field(default_factory=SpanSet)
     starting: float = 0.0
     waiting: WaitingVersion | None = None
+    sample: str = ""
 
     def __str__(self) -> str:
         """Return the plan as text; the command line has a longer form."""
@@ -178,6 +180,7 @@ class Previewer:
         lake = self.lake
         event = None if state.plan else rolled_up.moved(state, lake.root, view.states)
         state = state if event is None else applied(state, event)
+        from materializer.core.compiled.sample import text_of  # noqa: PLC0415 (few plans are previews)
         from materializer.services.definitions import widened  # noqa: PLC0415 (few plans are previews)
 
         wider = widened.found(state, lake.engine, lake.config.run_rows, is_strict=options.strict)
@@ -215,4 +218,5 @@ class Previewer:
             stuck_spans(note.state),
             lake.starting() if decision.plan and decision.plan.executor is ExecutorKind.SPARK else 0.0,
             waiting_version(view, view.all.get(state.id, state)),
+            text_of(aggregate.definition.spec),
         )

@@ -125,7 +125,7 @@ class TakeOver:
         state = self._journal.view().named(spec.name)
         aggregate = self._lake.aggregate(state)
         if state.frozen != NEG_INF:
-            todo = replace(todo, frozen=render(state.frozen, aggregate.definition.time_type))
+            todo = replace(todo, frozen=render(state.frozen, aggregate.definition.grid.shown))
         with suppress(MaterializerError):
             todo = replace(todo, source_rows=source_rows(state, aggregate))
         registration.follow(self._lake, state)

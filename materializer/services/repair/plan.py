@@ -79,8 +79,8 @@ class Mending:
         if self.old_output is Old.ASIDE:
             yield "the output that is there is renamed, beside its place; nothing of it is removed"
         if self.output is Table.REBUILT:
-            rows = "" if self.partial_rows is None else f" from {self.partial_rows:,} rows"
-            yield f"the output is rebuilt from the partials{rows}; no raw row is read"
+            rows = "what is stored" if self.partial_rows is None else f"{self.partial_rows:,} stored rows"
+            yield f"the output is made again from {rows}; no row of the source is read"
         elif self.output is Table.EMPTY:
             yield "a new table for the output, empty until it is refreshed"
         elif self.is_everything_dirty:

@@ -23,7 +23,7 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as sf
 
-from materializer.config import Budget
+from materializer.budget import Budget
 from materializer.core.compiled.definition import Definition, quoted
 from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.daily_time_series import DailyTimeSeries

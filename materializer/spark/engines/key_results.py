@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from materializer.config import Budget
+from materializer.budget import Budget
 from materializer.core.compiled.bucket_sql import instant_of_sql, spans_sql
 from materializer.core.compiled.definition import SLICE, Definition, key_column, quoted
 from materializer.core.engines.work import Key, KeySlices

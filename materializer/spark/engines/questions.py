@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from materializer.config import Budget
+from materializer.budget import Budget
 from materializer.core.compiled.bucket_sql import spans_sql
 from materializer.core.compiled.definition import Definition, key_column, quoted
 from materializer.core.engines.ranges import StoredResult

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql.types import StructType
 
-from materializer.config import Budget
+from materializer.budget import Budget
 from materializer.core.compiled.definition import Definition
 from materializer.core.compiled.shown import shown_values
 from materializer.core.engines.clock import ClosingClock

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from materializer.config import Budget
+from materializer.budget import Budget
 from materializer.core.compiled.definition import quoted
 from materializer.core.refresh.plan import FEW_SPANS, MAX_SPANS
 from materializer.core.time.grid import FixedGrid, Grid

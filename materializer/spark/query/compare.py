@@ -15,6 +15,7 @@ from pyspark.sql import functions as sf
 from materializer.core.aggregates.moments import LEAST_SQUARED, MOST_SQUARED
 from materializer.core.compiled.bucket_sql import bucket_end_sql, bucket_start_sql, instant_of_sql
 from materializer.core.compiled.definition import Definition, quoted
+from materializer.core.compiled.sample import condition_of
 from materializer.core.compiled.shown import SAME_SHARE
 from materializer.core.spec.spec import Call, Measure
 from materializer.core.time.spans import SpanSet
@@ -118,8 +119,9 @@ def _expected(
         yield c.reference(definition, c.relevant_rows(definition, raw, spans), inside, extra)
         return
     # rows of windows that an engine has not closed yet count for no reader
-    is_added = spec.where == "is_final" or (spec.where or "").endswith(" AND is_final")
-    rows = c.relevant_rows(replace(definition, spec=replace(spec, where="is_final" if is_added else None)), raw, spans)
+    is_final = spec.where == "is_final" or (spec.where or "").endswith(" AND is_final")
+    added = "is_final" if is_final else condition_of(spec)
+    rows = c.relevant_rows(replace(definition, spec=replace(spec, where=added)), raw, spans)
     if typed.needs_bucket:
         start = bucket_start_sql(definition.grid, quoted(spec.time_column), inside)
         end = bucket_end_sql(definition.grid, f"({start})", inside)

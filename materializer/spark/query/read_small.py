@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from materializer.config import Budget
+from materializer.budget import Budget
 from materializer.core.compiled.definition import SLICE, Definition, quoted
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import SpanSet

@@ -10,7 +10,7 @@ import numpy as np
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from materializer.config import Budget
+from materializer.budget import Budget
 from materializer.core.compiled.bucket_sql import bucket_start_sql, instant_of_sql
 from materializer.core.compiled.definition import SLICE, Definition, quoted
 from materializer.core.refresh.invalidation import MAX_KEYS, Keys

@@ -10,7 +10,7 @@ from typing import Final
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as sf
 
-from materializer.config import Budget
+from materializer.budget import Budget
 from materializer.core.aggregates.layout import SIGN
 from materializer.core.compiled.bucket_sql import spans_sql
 from materializer.core.compiled.definition import SLICE, Definition

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as sf
 
-from materializer.config import Budget
+from materializer.budget import Budget
 from materializer.core.compiled.bucket_sql import instant_of_sql
 from materializer.core.compiled.definition import SLICE, Definition
 from materializer.core.time.spans import SpanSet

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from materializer.config import Budget
+from materializer.budget import Budget
 from materializer.core.aggregates.python import PythonAggregate
 from materializer.core.compiled.definition import Definition
 from materializer.core.engines.clock import ClosingClock

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
-from materializer.config import Budget
+from materializer.budget import Budget
 from materializer.core.compiled.by_hash import TIED, by_hash
 from materializer.core.compiled.definition import Definition
 from materializer.core.refresh.plan import Lane, Plan

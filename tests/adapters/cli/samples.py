@@ -13,6 +13,7 @@ from materializer.adapters.cli.render.backup import BackupResult, RestoreResult
 from materializer.adapters.cli.render.build import AbandonResult, BuildResult, SwitchResult
 from materializer.adapters.cli.render.check import CheckResult
 from materializer.adapters.cli.render.completion import CompletionResult
+from materializer.adapters.cli.render.diff import DiffResult
 from materializer.adapters.cli.render.doctor import DoctorResult
 from materializer.adapters.cli.render.drop import DropResult
 from materializer.adapters.cli.render.engines import EnginesResult
@@ -69,6 +70,7 @@ from materializer.errors.explained import all_codes
 from materializer.journal.events import Captured
 from materializer.journal.snapshot import Manifest
 from materializer.journal.state import Ended
+from materializer.local.differences import ColumnDifference, GroupDifference, Law, RowDifferences
 from materializer.services.definitions.changes import DefinitionChange, Reads, ReusedPartials
 from materializer.services.definitions.coverage import Lack
 from materializer.services.definitions.sources import MissingFeed
@@ -87,6 +89,7 @@ from materializer.services.repair.apply import RepairReport
 from materializer.services.repair.backup import BackupReport, Outlived, RestoreReport, TableComparison
 from materializer.services.repair.plan import Mending, Table
 from materializer.services.report.chain import Ancestor
+from materializer.services.report.diff import DiffReport, DiffSide
 from materializer.services.report.freshness import Freshness
 from materializer.services.report.snippets import Snippet
 from materializer.services.report.source_lateness import SourceLateness
@@ -466,6 +469,48 @@ RESULTS: dict[str, Result] = {
         5,
     ),
     "verify": VerifyResult(VERIFIED, TS),
+    "diff": DiffResult(
+        DiffReport(
+            "flights_hourly",
+            DiffSide("/lake", "/lake/flights", 341, 12, "", SpanSet.of(Span(day(9), POS_INF)), 240),
+            DiffSide(
+                "/dev",
+                "/lake/flights",
+                339,
+                7,
+                "only rows since 2013-12-01 are read",
+                SpanSet.of(Span(day(8), POS_INF)),
+                239,
+            ),
+            build(GridSpec(Width(micros=3_600_000_000), "America/New_York"), TS),
+            ("- measure mean: avg(delay)", "+ measure mean: avg(delay + 1)"),
+            (("n", "bigint", "int"), ("last", "string", "bigint")),
+            ("p50",),
+            ("p90",),
+            ("last",),
+            ("bucket",),
+            SpanSet.of(Span(NEG_INF, day(8))),
+            RowDifferences(
+                235,
+                2,
+                1,
+                3,
+                (ColumnDifference("mean", 3, 1.5, Law.FLOAT), ColumnDifference("median", 4, 7.0, Law.RANK)),
+                (
+                    GroupDifference(
+                        {"bucket": datetime(2013, 12, 1, 3, tzinfo=UTC), "origin": "JFK"}, {"mean": 1.5}, {"mean": 3.0}
+                    ),
+                    GroupDifference(
+                        {"bucket": datetime(2013, 12, 1, 4, tzinfo=UTC), "origin": None}, {"mean": 2.5}, None
+                    ),
+                    GroupDifference(
+                        {"bucket": datetime(2013, 12, 1, 5, tzinfo=UTC), "origin": "EWR"}, None, {"mean": 0.5}
+                    ),
+                ),
+            ),
+            0.25,
+        )
+    ),
     "check": CheckResult(CHECKED, TS),
     "test": TestsResult(
         (

@@ -33,7 +33,7 @@ def test_times_are_printed_as_times(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resolution: str, ticks: int
 ) -> None:
     """
-    By `refresh`, `status`, `history`, `invalidate` and `plan`; no number of ticks is among the words.
+    By `refresh`, `status`, `history`, `invalidate`, `plan` and `show`; no number of ticks is among the words.
     """
     monkeypatch.chdir(tmp_path)
     times = [(BEGIN + i * DAY) * ticks for i in range(3)]
@@ -46,9 +46,11 @@ def test_times_are_printed_as_times(
         run("history", "days"),
         run("invalidate", "days", "--start", "2026-11-21", "--end", "2026-11-22"),
         run("plan", "days"),
+        run("show", "days"),
     ]
 
     assert all("2026-11-2" in text for text in texts), texts
     assert not [text for text in texts if str(BEGIN)[:5] in text]
     [status] = json.loads(run("status", "days", "--json"))["aggregates"]
     assert [{"start": times[1], "end": times[2]}] == status["dirty"]
+    assert [times[2], 1] == json.loads(run("show", "days", "--json"))["rows"][0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 from collections.abc import Callable
 from contextlib import chdir
 from dataclasses import dataclass
@@ -78,6 +79,12 @@ def write_test() -> None:
     Path("tests", "bars.yml").write_text(f"unit_tests: [{{{test}}}]", encoding="utf-8")
 
 
+def copied() -> None:
+    """The lake of another environment, which has the same rows."""
+    shutil.copytree("lake", "../prod/lake")
+    Path("materializer.toml").write_text('[env.prod]\nlake = "../prod/lake"\n', encoding="utf-8")
+
+
 def begin() -> None:
     Path("expectations").mkdir()
     Path("expectations", "bars.json").write_text(json.dumps(SUITE), encoding="utf-8")
@@ -125,6 +132,8 @@ STORY: Final = (
     Step("materializer changes bars_1h --after 1 --reason late"),
     Step("materializer verify bars_1h --start 2024-03-01"),
     Step("materializer verify --all"),
+    Step("materializer diff bars_1h --against ../prod/lake", before=copied),
+    Step("materializer diff bars_1h --against prod --start 2024-03-01 --limit 5"),
     Step("materializer check bars_1h"),
     Step("materializer doctor bars_1h"),
     Step("materializer report --out site"),
@@ -212,7 +221,8 @@ def test_the_examples_work(
     Each ends with the status of a command that did what was asked.
     """
     monkeypatch.setenv("MATERIALIZER_LAKE", "lake")
-    with chdir(tmp_path):
+    (tmp_path / "dev").mkdir()
+    with chdir(tmp_path / "dev"):
         for step in STORY:
             step.before()
             capsys.readouterr()

@@ -436,3 +436,17 @@ def test_a_plan_says_what_starting_spark_takes() -> None:
     told = [" ".join(text_of(PlanResult(replace(samples.PREVIEW, starting=s))).split()) for s in (3.5, 0.0)]
 
     assert ["starting Spark first takes about 3.50 s" in text for text in told] == [True, False]
+
+
+def test_changes_that_are_built_are_shown_before_the_builds() -> None:
+    """
+    Once: afterwards the builds alone are. No change advises to build what is being built; the document has both.
+    """
+    change = replace(samples.RESULTS["apply"].changes[0], name="bars", kind="data", next="started")
+    before = ApplyResult((change,), building=("bars",))
+    after = replace(before, is_announced=True)
+
+    assert "bars: changed in its data" in text_of(before)
+    assert "materializer build bars" not in text_of(before)
+    assert "bars" not in text_of(after)
+    assert ["bars"] == [c["name"] for c in after.form()["changes"]]

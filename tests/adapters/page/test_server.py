@@ -1,4 +1,4 @@
-"""The report from a server on this machine."""
+"""The report from a server on this machine, as docs/report.md shows it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -100,3 +101,29 @@ def test_equal_definitions_differ_in_nothing() -> None:
     Also when they are written in another way.
     """
     assert () == differences(one(HOURLY), one(HOURLY.replace(" AS SELECT", " AS\n  SELECT")))
+
+
+def test_a_suite_differs_by_its_expectations() -> None:
+    """
+    One line for each that came, went or changed, and not the suite whole; of two of one kind and column the second has a number.
+    """
+
+    def suited(*expectations: dict[str, object]) -> AggregateSpec:
+        return replace(one(HOURLY), suites=(("output", json.dumps({"name": "bars", "expectations": expectations})),))
+
+    most = {
+        "type": "expect_column_max_to_be_between",
+        "kwargs": {"column": "m", "max_value": 5},
+        "severity": "critical",
+    }
+    rows = {"type": "expect_table_row_count_to_be_between", "kwargs": {"min_value": 1}}
+    lower = {**most, "kwargs": {"column": "m", "max_value": 4}}
+
+    assert [
+        "- suite of the output, expect_column_max_to_be_between of m: max_value 5, severity critical",
+        "+ suite of the output, expect_column_max_to_be_between of m: max_value 4, severity critical",
+        "+ suite of the output, expect_table_row_count_to_be_between: min_value 1",
+    ] == list(differences(suited(most), suited(lower, rows)))
+    [twice] = differences(suited(most), suited(most, lower))
+    assert "+ suite of the output, expect_column_max_to_be_between of m (2): max_value 4, severity critical" == twice
+    assert [] == list(differences(suited(most, rows), suited(rows, most)))

@@ -139,3 +139,9 @@ def test_lengths_that_mean_nothing_are_refused(text: str) -> None:
 def test_a_described_length_is_read_back(width: Width) -> None:
     """What is shown to people is what they may write."""
     assert parse_width(describe_width(width)) == width
+
+
+def test_a_window_of_epoch_times_is_refused_in_times() -> None:
+    """A window the wrong way round is shown as it was given, not as numbers of ticks."""
+    with pytest.raises(RefreshWindowError, match=r"\[2026-11-21T00:00:00Z, 2026-11-20T00:00:00Z\)"):
+        parse_window("2026-11-21", "2026-11-20", TimeType.BIGINT, Resolution.MS)

@@ -42,6 +42,18 @@ def test_a_table_beside_the_place_that_was_meant_is_named(tmp_path: Path, name: 
     assert str(there) == resolve_source(meant, root, {}, {}, _no_engine).path  # type: ignore[arg-type]
 
 
+def test_a_table_of_the_working_directory_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A source may be a path that is relative to it, and the lake lie elsewhere.
+    """
+    monkeypatch.chdir(tmp_path)
+    DeltaTable.create(str(tmp_path / "events"), RAW)
+    with pytest.raises(TableNotFoundError) as caught:
+        resolve_source("evnts", str(tmp_path / "lake"), {}, {}, _no_engine)  # type: ignore[arg-type]
+
+    assert "did you mean `events`?" == caught.value.hint
+
+
 @pytest.mark.parametrize(("name", "hint"), [("huors", "did you mean 'Hours'?"), ("sessions", "name one of them")])
 def test_an_aggregate_that_was_meant_is_named(tmp_path: Path, name: str, hint: str) -> None:
     """

@@ -59,7 +59,7 @@ def lake(tmp_path: Path) -> Lake:
         (days("rollup(v)", key="v % 2"), "definition.rollup-column", "the key `key` reads `v`"),
         (days("rollup(named)"), "definition.rollup-key", "also reads a key"),
         (days("rollup(first_ts)"), "definition.rollup-key", "selects by order a value of a key"),
-        (days("rollup(middle)"), "definition.no-partials", "median(v) has no mergeable partial"),
+        (days("rollup(middle)"), "definition.no-partials", "median(v) cannot be merged"),
         (days("rollup(v)", bucket="time_bucket('90 minutes', at)"), "definition.not-nested", "the edge 2000-01-01T01:30:00Z"),
         (days("sum(rollup(v))"), "definition.nested-aggregate", "stands inside"),
         (days("avg(mean)"), "definition.not-again", "avg of 'mean'"),

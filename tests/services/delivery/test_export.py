@@ -14,6 +14,7 @@ import pytest
 from deltalake import DeltaTable
 from pyarrow import ipc
 
+from materializer.adapters.cli.app import main
 from materializer.adapters.cli.render.result import cell
 from materializer.api import Materializer
 from materializer.errors import SourceDamagedError, UsageError
@@ -170,3 +171,12 @@ def test_a_place_that_is_unfit_is_refused(world: World, to: str, more: dict[str,
     assert sorted(p for p in world.root.rglob("*")) == before
     assert sorted(p.name for p in Path().iterdir()) == ["link", "other", "pipe.csv", "table", "to.csv"]
     assert Path("/dev/null").is_char_device()
+
+
+def test_a_name_with_a_line_break_is_refused(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """
+    It would begin a line of its own among what is said; the error shows it as an escape.
+    """
+    assert 64 == main(["export", "lists", "--to", "a\nhint: b.csv", "--lake", str(world.root)])
+    assert "error: 'a\\nhint: b.csv' has a line break" in capsys.readouterr().err
+    assert [] == list(Path().iterdir())

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from materializer.config import Budget, Config
+from materializer.budget import Budget
+from materializer.config import Config
 from materializer.core.aggregates.decompose import decompose
 from materializer.core.compiled.definition import Definition
 from materializer.core.language.define import define

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from materializer.config import Budget
+from materializer.budget import Budget
 from materializer.core.refresh.plan import Estimate, ExecutorKind, Lane, Plan, Recompute, TableBase
 from materializer.core.refresh.price import Factor, Prices
 from materializer.core.time.spans import Span, SpanSet

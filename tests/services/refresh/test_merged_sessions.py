@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from materializer.config import Budget
+from materializer.budget import Budget
 from materializer.core.refresh.plan import Recompute
 from tests.services.made import EPOCH, GAP, SESSIONS, Made, Readings, of_text, sessions
 

@@ -157,9 +157,10 @@ def test_what_is_more_than_one_run_of_the_process_is_some_runs(tmp_path: Path, f
     DeltaTable(str(tmp_path / "raw")).update(predicate="v % 2 = 0", updates={"v": "v + 1000000"})
     again = lake.opened.refresh("hourly", strategy="recompute")
 
-    for done in (first, again):
+    # before anything is stored each row may make a group; later groups are known to be fewer
+    for done, most in ((first, 1_000), (again, 1_500)):
         assert {"local"} == {run.report.executor for run in done.runs}
-        assert all(run.report.rows_read <= 1_500 for run in done.runs)
+        assert all(run.report.rows_read <= most for run in done.runs)
         assert sum(run.report.rows_read for run in done.runs) <= len(rows)
     assert raw(lake) == published(lake)
 

@@ -79,7 +79,7 @@ def test_a_lost_output_costs_no_raw_row() -> None:
     for output in set(TableCondition) - {TableCondition.SOUND, TableCondition.AHEAD}:
         todo = repair_plan(found(TableCondition.SOUND, output), state_of())
         assert (False, Table.REBUILT, 7) == (todo.is_everything_dirty, todo.output, todo.n)
-        assert any("no raw row" in step for step in todo.steps)
+        assert any("no row of the source is read" in step for step in todo.steps)
 
 
 @pytest.mark.parametrize("others", [{"events": "an event cannot be read"}, {"source": SourceIdentity("/s", "another")}])

@@ -11,7 +11,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from materializer.api import Materializer
-from materializer.config import Budget, Config
+from materializer.budget import Budget
+from materializer.config import Config
 from materializer.core.time.instants import HOUR
 from materializer.core.time.spans import Span, SpanSet
 from materializer.journal.events import SourceIdentity

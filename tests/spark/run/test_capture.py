@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from materializer.config import Budget
+from materializer.budget import Budget
 from materializer.core.aggregates.layout import Layout
 from materializer.core.compiled.definition import Definition
 from materializer.core.language.define import define

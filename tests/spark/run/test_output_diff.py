@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from materializer.config import Budget
+from materializer.budget import Budget
 from materializer.lake import output_diff
 from materializer.lake.log import read_commit
 from materializer.lake.write.commit import create_table

@@ -12,7 +12,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from materializer.api import Materializer
-from materializer.config import Budget, Config
+from materializer.budget import Budget
+from materializer.config import Config
 from materializer.core.compiled.bucket_sql import spans_sql
 from materializer.core.compiled.definition import Definition
 from materializer.core.refresh.invalidation import Cause, Entry

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -50,11 +51,14 @@ def apply(
     """Make the definitions in SQL files known to the lake; print what changes, and what building it costs."""
     specs, warnings = call.lake.read_definitions(paths)
     changes = call.lake.apply(specs, dry_run=dry_run, publish_anyway=publish_anyway)
+    result = ApplyResult(tuple(changes), tuple(warnings), is_dry_run=dry_run)
+    names = [c.name for c in changes if c.next in {"started", "replaced", "building"}] if build and not dry_run else []
+    if names:
+        call.output.announce(replace(result, building=tuple(names)))
     builds: list[BuildReport] = []
-    for change in changes if build and not dry_run else ():
-        if change.next in {"started", "replaced", "building"}:
-            call.attempt(partial(_build, call, change.name, publish_anyway, builds))
-    call.show(ApplyResult(tuple(changes), tuple(warnings), is_dry_run=dry_run, builds=tuple(builds)))
+    for name in names:
+        call.attempt(partial(_build, call, name, publish_anyway, builds))
+    call.show(replace(result, building=tuple(names), builds=tuple(builds), is_announced=bool(names)))
 
 
 def _build(call: CommandCall, name: str, publish_anyway: str, done: list[BuildReport]) -> None:

@@ -1,4 +1,4 @@
-"""``status``, ``history``, ``show``, ``export``, ``changes``, ``verify`` and ``doctor``: reading the lake, never writing into it."""
+"""``status``, ``history``, ``show``, ``export``, ``changes``, ``verify``, ``diff`` and ``doctor``: reading the lake, never writing into it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import typer
 from materializer.adapters.cli.call import CommandCall, command
 from materializer.adapters.cli.options import (
     After,
+    Against,
     All,
     Deep,
     Docs,
@@ -28,6 +29,7 @@ from materializer.adapters.cli.options import (
     WhyChanged,
 )
 from materializer.adapters.cli.render.check import CheckResult
+from materializer.adapters.cli.render.diff import DiffResult
 from materializer.adapters.cli.render.doctor import DoctorResult
 from materializer.adapters.cli.render.export import ExportResult
 from materializer.adapters.cli.render.history import HistoryResult
@@ -42,7 +44,7 @@ PANEL = "Look"
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module to *app*."""
-    for body in (status, history, show, export, changes, verify, check, doctor):
+    for body in (status, history, show, export, changes, verify, diff, check, doctor):
         command(app, panel=PANEL)(body)
 
 
@@ -77,10 +79,10 @@ def show(
         return
     has_slice = call.lake.has_slice(name)
     if fresh:
-        call.show(replace(_fresh(call, name, limit, start, end), has_slice=has_slice))
+        call.show(replace(_fresh(call, name, limit, start, end), times=call.lake.times(name), has_slice=has_slice))
         return
     columns, rows = call.lake.show(name, limit=limit, start=start, end=end)
-    call.show(ShowResult(name, tuple(columns), tuple(rows), has_slice=has_slice))
+    call.show(ShowResult(name, tuple(columns), tuple(rows), times=call.lake.times(name), has_slice=has_slice))
 
 
 def export(
@@ -102,7 +104,7 @@ def changes(
 ) -> None:
     """Print what refreshes changed in an output and why, oldest first; its definition asks for the feed."""
     columns, rows, total = call.lake.show_changes(name, limit=limit, after_refresh=after, reason=reason)
-    call.show(ChangesResult(name, tuple(columns), tuple(rows), total))
+    call.show(ChangesResult(name, tuple(columns), tuple(rows), total, call.lake.times(name)))
 
 
 def verify(
@@ -125,6 +127,13 @@ def verify(
     call.each("verified", call.names(name, is_all=every), one)
     for error in wrong:
         call.fail(error)
+
+
+def diff(
+    call: CommandCall, name: Name, *, against: Against, start: Start = None, end: End = None, limit: Limit = 10
+) -> None:
+    """Compare the rows of an aggregate in two lakes; exits 1 when they differ."""
+    call.show(DiffResult(call.lake.diff(name, call.other(against), start, end, limit=limit)))
 
 
 def check(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import typer
 
 from materializer.adapters.cli.call import CommandCall, command
@@ -34,6 +36,9 @@ from materializer.adapters.cli.render.plan import PlanResult
 from materializer.adapters.cli.render.proposal import ProposalResult
 from materializer.adapters.cli.render.refresh import RefreshResult
 from materializer.errors import UsageError
+
+if TYPE_CHECKING:
+    from materializer.services.definitions.sources import MissingFeed
 
 PANEL = "Keep true"
 
@@ -154,8 +159,13 @@ def backfill(
                 on_plan=w.on_plan,
                 on_run=w.on_run,
             )
-        return RefreshResult(report, kind)
+        feed = call.lake.missing_feed(name)
+        if feed in said:
+            return RefreshResult(report, kind)
+        said.append(feed)
+        return RefreshResult(report, kind, feed=feed)
 
+    said: list[MissingFeed | None] = []
     names = call.names(name, is_all=every)
     with call.lake.together(names):
         call.each("refreshes", names, one)

@@ -37,12 +37,23 @@ _NEXT = {
 
 @dataclass(frozen=True, slots=True)
 class ApplyResult(Result):
-    """What ``apply`` did, or would do; *builds* are those of ``--build``."""
+    """What ``apply`` did, or would do.
+
+    Args:
+        changes: The changes of definitions.
+        warnings: Problems that stop nothing.
+        is_dry_run: Whether nothing was written.
+        builds: What ``--build`` built.
+        building: The aggregates that ``--build`` builds.
+        is_announced: Whether people were shown the changes before the builds.
+    """
 
     changes: tuple[DefinitionChange, ...]
     warnings: tuple[Problem, ...] = ()
     is_dry_run: bool = False
     builds: tuple[BuildReport, ...] = ()
+    building: tuple[str, ...] = ()
+    is_announced: bool = False
 
     @property
     def _feeds(self) -> tuple[MissingFeed, ...]:
@@ -63,17 +74,26 @@ class ApplyResult(Result):
         }
 
     def lines(self, width: int) -> Iterator[str]:
+        if not self.is_announced:
+            yield from self._changes(width)
+        for build in self.builds:
+            yield from BuildResult(build).lines(width)
+
+    def _changes(self, width: int) -> Iterator[str]:
         for problem in self.warnings:
             first, *rest = problem_lines(problem, width)
             yield f"warning: {first}"
             yield from rest
         for change in self.changes:
-            is_built = any(build.name == change.name and build.switched for build in self.builds)
+            is_built = change.name in self.building or any(
+                build.name == change.name and build.switched for build in self.builds
+            )
             yield from _change_lines(change, width, is_dry_run=self.is_dry_run, is_built=is_built)
-        for feed in self._feeds:
-            yield from feed_lines(feed, width)
-        for build in self.builds:
-            yield from BuildResult(build).lines(width)
+        if self._feeds:
+            from materializer.adapters.cli.render.feed import feed_lines  # noqa: PLC0415 (every command loads this module)
+
+            for feed in self._feeds:
+                yield from feed_lines(feed, width)
         if not self.changes:
             yield "no definitions found"
         if self.is_dry_run:
@@ -84,12 +104,6 @@ def _change_form(change: DefinitionChange) -> dict[str, Any]:
     form = asdict(change)
     del form["feed"]  # several definitions may read one source
     return form
-
-
-def feed_lines(feed: MissingFeed, width: int) -> Iterator[str]:
-    """Yield that a source has no change feed, what one saves, and the statement, on a line of its own to be copied."""
-    yield from wrapped(f"{feed.source} has no change feed; {feed.saves}. To turn it on, in Spark SQL:", width=width)
-    yield f"    {feed.statement}"
 
 
 def _problem_form(problem: Problem) -> dict[str, Any]:
@@ -117,6 +131,8 @@ def _change_lines(change: DefinitionChange, width: int, *, is_dry_run: bool, is_
     details = list(change.differences)
     if change.kind in {"new", "data"} and change.source:
         details.insert(0, f"source {change.source}, changes count from version {change.source_version}")
+    if change.sample:
+        details.append(change.sample)
     if change.next in {"started", "replaced", "building"} and not is_built:
         details.append(f"{_cost_text(change)}; what is published is refreshed and read meanwhile")
         if not is_dry_run:

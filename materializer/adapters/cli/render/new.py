@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from materializer.adapters.cli.render.apply import feed_lines
+from materializer.adapters.cli.render.feed import feed_lines
 from materializer.adapters.cli.render.result import Result
 from materializer.adapters.cli.words import count, number, table, wrapped
 from materializer.core.language.new_text import alias_of, bucket_name

@@ -70,6 +70,7 @@ class PlanResult(Result):
             "unfinished": p.unfinished,
             **below_form(p.frozen, p.stuck, kind),
             "waiting": waiting_form(p.waiting),
+            "sample": p.sample,
         }
 
     def lines(self, width: int) -> Iterator[str]:
@@ -86,6 +87,7 @@ class PlanResult(Result):
         pairs = [
             ("window", "nothing: there are no rows yet" if preview.window is None else span(preview.window, kind)),
             ("source", f"version {preview.source_version}"),
+            ("sample", preview.sample),
             ("captured", captured),
             ("unfinished", "" if preview.unfinished is None else unfinished),
             ("dirty", spans(preview.dirty, kind)),

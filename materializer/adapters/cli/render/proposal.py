@@ -226,6 +226,7 @@ def _change_form(planned: PlannedChange) -> dict[str, Any]:
         "price": None if planned.price is None else asdict(planned.price),
         "reads": list(planned.reads),
         "readers": [asdict(r) for r in planned.readers],
+        "sample": change.sample,
         "waiting_checks": value_form([asdict(check) for check in change.waiting_checks]),
     }
 

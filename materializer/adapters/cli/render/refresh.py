@@ -16,6 +16,7 @@ from materializer.core.time.instants import Shown
 from materializer.core.time.spans import NEG_INF
 
 if TYPE_CHECKING:
+    from materializer.services.definitions.sources import MissingFeed
     from materializer.services.observe.source_deletes import OtherReader
     from materializer.services.refresh.reports import RefreshReport, RunDone
 
@@ -43,6 +44,8 @@ class RefreshResult(Result):
     time_type: Shown
     policy: str | None = None
     now: str | int | None = None
+    feed: MissingFeed | None = None
+    """How the source gets a change feed, where that is to be said."""
 
     @property
     def exit_status(self) -> int:
@@ -67,6 +70,7 @@ class RefreshResult(Result):
             "policy": self.policy,
             "now": self.now,
             "waiting": waiting_form(r.waiting),
+            "change_feed": None if self.feed is None else asdict(self.feed),
         }
 
     def lines(self, width: int) -> Iterator[str]:
@@ -105,6 +109,10 @@ class RefreshResult(Result):
         for after in r.maintained:
             if after.done:
                 yield from MaintainResult(after).lines(width)
+        if self.feed is not None:
+            from materializer.adapters.cli.render.feed import feed_lines  # noqa: PLC0415 (most refreshes say nothing of it)
+
+            yield from feed_lines(self.feed, width)
 
     def _total(self, where: str) -> str:
         report = self.report

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from materializer.adapters.cli.render.result import Result, cell, estimate_form, value_form
 from materializer.adapters.cli.words import cell_text, count, duration, labelled, size, table, wrapped
 from materializer.core.refresh.plan import Estimate, ReadCost
+from materializer.core.time.instants import Epoch, Shown, render
 
 if TYPE_CHECKING:
     from materializer.services.refresh.fresh import FreshRead
@@ -66,6 +67,8 @@ class ShowResult(Result):
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
     fresh: FreshCost | None = None
+    times: Mapping[str, Shown] = field(default_factory=dict)
+    """The columns with times of the bucket or window, and how these are shown."""
     has_slice: bool = False
     """Whether the first column is the slice of an engine, which divides the work and is no result."""
 
@@ -88,6 +91,7 @@ class ChangesResult(Result):
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
     total: int
+    times: Mapping[str, Shown] = field(default_factory=dict)
 
     def form(self) -> dict[str, Any]:
         return {**_rows_form(self), "total": self.total}
@@ -98,6 +102,13 @@ class ChangesResult(Result):
             yield f"{count(left, 'change')} more: raise --limit, or go on with --after"
 
 
+def _shown(column: tuple[Any, ...], kind: Shown | None) -> tuple[Any, ...]:
+    """Return a column of times that are stored as parts of a second as texts, any other as it is."""
+    if not isinstance(kind, Epoch):
+        return column
+    return tuple(render(v, kind) if isinstance(v, int) else v for v in column)
+
+
 def _rows_form(result: ShowResult | ChangesResult) -> dict[str, Any]:
     return {"name": result.name, "columns": list(result.columns), "rows": value_form(result.rows)}
 
@@ -106,7 +117,10 @@ def _rows_lines(result: ShowResult | ChangesResult, none: str, width: int) -> It
     if not result.rows:
         yield f"{result.name}: {none}"
         return
-    columns = [*zip(*result.rows, strict=True)]
+    columns = [
+        _shown(column, result.times.get(n))
+        for n, column in zip(result.columns, zip(*result.rows, strict=True), strict=True)
+    ]
     kinds = [{*map(type, column)} for column in columns]
     texts = [
         *zip(*(map(str if kind == {int} else cell, c) for kind, c in zip(kinds, columns, strict=True)), strict=True)

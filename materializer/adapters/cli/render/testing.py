@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from materializer.adapters.cli.render.result import Result, cell, value_form
-from materializer.adapters.cli.words import cell_text, count, duration, labelled, table, wrapped
+from materializer.adapters.cli.words import cell_text, count, duration, labelled, table, visible, wrapped
 
 if TYPE_CHECKING:
     from materializer.services.testing.run import TestOutcome
@@ -58,7 +58,7 @@ def _lines(outcome: TestOutcome, width: int) -> Iterator[str]:
     if o.is_passed:
         yield from wrapped(f"{o.name}: {count(o.got, 'row')} of {o.model}", "passed  ", width=width)
         return
-    place = f"{o.file}:{o.line}"
+    place = f"{visible(o.file)}:{o.line}"
     if o.error is not None:
         yield from wrapped(f"{o.name} ({place}): {o.error.code}", "error   ", width=width)
         return
