@@ -19,7 +19,7 @@ _MOST_BYTES: Final = 1 << 20
 
 
 def knows(path: str) -> bool:
-    """Return whether a file of this machine was looked at as it is: whoever writes it again changes its times."""
+    """Return whether a file of this machine was looked at as it is: writing it again changes its times."""
     with suppress(OSError, RuntimeError):
         return _digest(path) in _noted(_file())
     return False

@@ -46,6 +46,8 @@ SHOWN: Final[Mapping[str, str]] = {
     "docs/from-streaminsight.md#1": "a query in LINQ",
     "docs/from-timescaledb.md#1": "TimescaleDB's statements",
     "docs/maintenance.md#1": "a diagram",
+    "docs/policies.md#8": "a command that stays; tests/adapters/cli/test_run.py does it",
+    "docs/policies.md#9": "a unit of systemd, to be copied",
     "docs/observability.md#3": "a task of a DAG, to be copied",
     "docs/observability.md#5": "queries for Prometheus",
     "docs/reading.md#3": "what `show --how` prints; tests/services/report/test_snippets.py runs those whose library is there",

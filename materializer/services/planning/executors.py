@@ -26,17 +26,17 @@ class Needs:
 
     Args:
         rows: Rows of the source that all runs of the request need, about.
-        held: Bytes that the rows of the run have in memory, about.
+        read: Bytes that the rows of the run have in memory, about.
         results: Bytes that its groups have, at most; 0 for an engine, whose lane tells.
     """
 
     rows: float = 0
-    held: float = 0
+    read: float = 0
     results: float = 0
 
     def shares(self, local: LocalExecutor) -> float:
         """Return into how many runs the run has to be cut to fit into the memory, at least."""
-        return max(self.held, self.results) / max(local.size, 1)
+        return max(self.read, self.results) / max(local.size, 1)
 
 
 def chosen(
@@ -76,7 +76,7 @@ def chosen(
 
 def is_only_too_large(aggregate: Aggregate, plan: Plan, local: LocalExecutor, needs: Needs) -> bool:
     """Return whether this process could compute smaller parts of a plan of a continuous aggregate, but not the whole plan."""
-    few = replace(needs, held=0, results=0)
+    few = replace(needs, read=0, results=0)
     return (
         needs.shares(local) > 1
         and not _too_large(plan, None, local, few)
@@ -92,8 +92,8 @@ def _too_large(plan: Plan, work: Work | None, local: LocalExecutor, needs: Needs
     if needed > local.rows and not is_by_key:
         return f"it reads {needed:,} rows, and up to {local.rows:,} are computed here"
     if needs.shares(local) > 1 and not is_by_key:
-        most = max(needs.held, needs.results)
-        return f"it holds about {most:,.0f} bytes of rows, and up to {local.size:,} are held here"
+        most = max(needs.read, needs.results)
+        return f"its rows take about {most:,.0f} bytes, and up to {local.size:,} fit here"
     if rows > OPENED * local.rows:
         return f"it opens files of {rows:,} rows, and up to {OPENED * local.rows:,} are opened here"
     if size > OPENED * local.size:

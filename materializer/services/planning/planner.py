@@ -389,7 +389,7 @@ class RunPlanner:
             groups = min(run_size.most_groups(plan, state, raw, stored), likely)
         return Needs(
             min(plan.estimate.likely_rows * runs, max(plan.estimate.likely_rows, sum(f.rows for f in raw.files))),
-            run_size.held_bytes(plan, definition, stored),
+            run_size.read_bytes(plan, definition, stored),
             groups * run_size.group_bytes(definition, stored),
         )
 

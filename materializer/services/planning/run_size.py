@@ -78,11 +78,11 @@ def group_bytes(definition: Definition, stored: Extent) -> float:
     return row_bytes(stored) + VALUE * values
 
 
-def held_bytes(plan: Plan, definition: Definition, stored: Extent) -> float:
+def read_bytes(plan: Plan, definition: Definition, stored: Extent) -> float:
     """Return how many bytes the rows take in memory that this process reads for a plan: of the source, and of the partials."""
     raw = plan.estimate.likely_rows * VALUE * max(len(definition.spec.reads), 1)
-    kept = stored.estimate(plan.replaced - plan.remade - plan.discarded).likely_rows
-    return max(raw, kept * group_bytes(definition, stored))
+    others = stored.estimate(plan.replaced - plan.remade - plan.discarded).likely_rows
+    return max(raw, others * group_bytes(definition, stored))
 
 
 def _likely(stored: Extent, spans: SpanSet) -> float:

@@ -26,7 +26,7 @@ from materializer.services.schedule.policies import Policies, PolicyReport, now_
 
 MOST_PATIENCE: Final = 300.0
 """The most seconds between two tries of what fails."""
-STUCK_PATIENCE: Final = 30.0
+DIRT_PATIENCE: Final = 30.0
 """Seconds until dirt is looked at again that a run has left."""
 
 
@@ -120,8 +120,8 @@ class Follower:
                 self._failures.pop(name, None)
                 if done.report.runs:
                     yield Followed(name, done, time.monotonic() - began)
-                elif not has_moved:  # what is stuck, or has no row yet, is looked at now and then
-                    self._failures[name] = 0, time.monotonic() + STUCK_PATIENCE
+                elif not has_moved:  # what cannot be computed, or has no row yet, is looked at now and then
+                    self._failures[name] = 0, time.monotonic() + DIRT_PATIENCE
         except LeaseHeldError:  # another process works on it
             return
         except MaterializerError as exc:
