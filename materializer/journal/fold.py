@@ -52,7 +52,6 @@ from materializer.journal.events import (
     SwitchPlanned,
 )
 from materializer.journal.state import AggregateState, Ended, States
-from materializer.journal.version_fields import fields_of, version_of
 
 MAX_CHANGES: Final = 500
 """How many captures the state has row counts of."""
@@ -132,6 +131,8 @@ def apply(state: AggregateState | None, aggregate: str, event: Event, *, at: str
     if isinstance(event, Defined):
         return _defined(state, aggregate, event)
     if isinstance(event, BuildStarted) and state is None:
+        from materializer.journal.version_fields import fields_of  # noqa: PLC0415 (few journals have a build)
+
         known = {**fields_of(event.version), "written_n": event.n}
         return AggregateState(id=aggregate, name=event.name, builds=event.builds, last_n=event.n, **known)
     if state is None and isinstance(event, _WITHOUT_LEASE):
@@ -342,6 +343,8 @@ def _without_plan(state: AggregateState, does: str) -> AggregateState:
 
 
 def _switched(state: AggregateState, event: Switched, at: str) -> AggregateState:
+    from materializer.journal.version_fields import fields_of, version_of  # noqa: PLC0415 (as above)
+
     plan = _open_plan(state, event.n)
     old = version_of(replace(state, written_n=event.n))
     ended = Ended(event.n, at, "switched", EVERYTHING, event.report)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -213,8 +214,22 @@ class AggregateState:
 States = Mapping[str, AggregateState]
 
 
+class NamedStates(Mapping[str, AggregateState], ABC):
+    """Aggregates by id, which are also found by what is asked for, so that the others need not be read."""
+
+    @abstractmethod
+    def find(self, name: str) -> AggregateState | None:
+        """Return the aggregate called *name*, in letters of any case, or None."""
+
+    @abstractmethod
+    def mentioning(self, *texts: str) -> Iterator[AggregateState]:
+        """Yield the aggregates whose events may have all of some texts, as JSON writes them."""
+
+
 def by_name(states: States, name: str) -> AggregateState | None:
     """Return the living aggregate called *name* (case-insensitive), or None."""
+    if isinstance(states, NamedStates):
+        return states.find(name)
     return next((s for s in states.values() if s.name.lower() == name.lower()), None)
 
 

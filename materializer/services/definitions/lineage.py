@@ -20,7 +20,7 @@ from materializer.core.time.instants import DAY, render
 from materializer.core.time.nesting import misfit
 from materializer.core.time.spans import NEG_INF
 from materializer.errors import DefinitionError, Problem
-from materializer.journal.state import AggregateState, States
+from materializer.journal.state import AggregateState, States, by_name
 from materializer.lake import places
 
 AGAIN: Final[Mapping[str, frozenset[str]]] = {
@@ -56,7 +56,8 @@ def maker_of(path: str, root: str) -> str:
 def parent_of(path: str, root: str, states: States) -> AggregateState | None:
     """Return the aggregate whose output or partials lie at *path*, or None."""
     name = maker_of(path, root)
-    return next((s for s in states.values() if s.name == name), None) if name else None
+    found = by_name(states, name) if name else None
+    return found if found is not None and found.name == name else None
 
 
 def readers_of(name: str, root: str, states: States) -> list[AggregateState]:
