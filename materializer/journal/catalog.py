@@ -9,7 +9,7 @@ that changes the list. Each aggregate has a line of its own, so that only lines 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,8 +95,10 @@ def _sorted(rows: Iterable[Listed]) -> list[Listed]:
     return sorted(rows, key=lambda row: (row.name.lower(), row.name))
 
 
-def write(root: str | Path, view: View, commit: places.Identity) -> None:
-    """Write the list for :func:`read`. A failure is ignored: readers then read the journal.
+def write(root: str | Path, view: View, commit: places.Identity) -> set[str]:
+    """Write the list for :func:`read`, and return the ids of aggregates that commits since the last list may have changed.
+
+    A failure is ignored: readers then read the journal. Nothing is returned where these commits do not say what they changed.
 
     Args:
         root: The lake's root.
@@ -104,24 +106,26 @@ def write(root: str | Path, view: View, commit: places.Identity) -> None:
         commit: Identity of the commit file of its version.
     """
     file, lines = f"{root}/{_FILE}", dict[str, str]()
-    changed: Collection[str] | None = None
+    changed: set[str] | None = None
     if places.is_local(file):  # on a store, to look costs what writing does
         with suppress(*_UNUSABLE):
             header, lines = _parts(places.read(file))
             changed = _changed_since(root, header)
     if changed is not None and not changed:
-        return
+        return changed
     if changed is None:
-        lines, changed = {}, view.all.ids()
-    if any(map(view.all.is_broken, changed)):
-        return
-    for key in changed:
+        lines = {}
+    anew = view.all.ids() if changed is None else changed
+    if any(map(view.all.is_broken, anew)):
+        return set()
+    for key in anew:
         lines.pop(key, None)
         if (state := view.states.get(key)) is not None:
             lines[key] = f"{key} {json.dumps(as_json(_listed(state)))}"
     header = {"format": _FORMAT, "version": view.version, "commit": commit}
     with suppress(OSError):
         places.put(file, "\n".join([json.dumps(header), *lines.values()]).encode())
+    return changed or set()
 
 
 def read(root: str | Path) -> list[Listed] | None:

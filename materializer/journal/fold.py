@@ -16,7 +16,7 @@ from materializer.core.quality.canaries import after_sample
 from materializer.core.refresh.invalidation import ANY_ROWS, Cause, Entry, InvalidationLog
 from materializer.core.refresh.lateness import Lateness
 from materializer.core.refresh.plan import Plan, RunReport
-from materializer.core.spec.spec import ID, NAME, AggregateSpec
+from materializer.core.spec.spec import ID, NAME
 from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import NOTHING, JournalError
 from materializer.journal.codec import Row, decode
@@ -51,7 +51,7 @@ from materializer.journal.events import (
     Switched,
     SwitchPlanned,
 )
-from materializer.journal.state import AggregateState, Ended, States
+from materializer.journal.state import AggregateState, Ended, States, spec_of
 
 MAX_CHANGES: Final = 500
 """How many captures the state has row counts of."""
@@ -101,7 +101,7 @@ def folded(state: AggregateState | None, row: Row) -> AggregateState | None:
 def _refuse_definition(state: AggregateState) -> None:
     """Refuse a definition that `apply` would have refused."""
     try:
-        spec = AggregateSpec.from_json(state.spec)
+        spec = spec_of(state)
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, ArithmeticError, RecursionError):
         return  # nothing can use it, and what tries says so
     if problem := next(problems_of(spec), ""):

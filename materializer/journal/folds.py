@@ -60,7 +60,8 @@ class Fold:
     @property
     def state(self) -> AggregateState | None:
         """The aggregate; None if it was dropped, or has an unreadable event."""
-        self._fold()
+        if not self._is_done:
+            self._fold()
         return self._state
 
     @property

@@ -248,12 +248,12 @@ class Journal:
 
     def _share(self, view: View) -> None:
         """Write the list of aggregates, and what new processes start from."""
-        from materializer.journal import catalog  # noqa: PLC0415 (a command without work writes none)
+        from materializer.journal import catalog, output_rows  # noqa: PLC0415 (a command without work writes none)
 
         places_of = ((state.source.path, f"{self.root}/{state.name}") for state in view.all.values())
         commit = self._store.share(view.version, chain.from_iterable(places_of))
-        if commit is not None:
-            catalog.write(self.root, view, commit)
+        if commit is not None and (changed := catalog.write(self.root, view, commit)):
+            output_rows.note(self.root, view, changed)
 
     @contextmanager
     def listed_once(self) -> Iterator[None]:

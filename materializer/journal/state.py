@@ -11,7 +11,7 @@ from materializer.core.codec import json_fields
 from materializer.core.refresh.invalidation import Cause, Entry, InvalidationLog, SourceMark
 from materializer.core.refresh.lateness import Lateness
 from materializer.core.refresh.plan import Plan, RunReport
-from materializer.core.spec.spec import CONTINUOUS
+from materializer.core.spec.spec import CONTINUOUS, AggregateSpec
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.journal.events import Instant, Lease, SourceIdentity
 
@@ -212,6 +212,22 @@ class AggregateState:
 
 
 States = Mapping[str, AggregateState]
+
+
+_SPECS: Final[dict[int, tuple[Mapping[str, Any], AggregateSpec]]] = {}
+"""Definitions by the identity of their JSON, which is held so that no other one gets its identity."""
+MOST_SPECS: Final = 20_000
+"""How many definitions are remembered."""
+
+
+def spec_of(state: AggregateState) -> AggregateSpec:
+    """Return the definition of an aggregate, which is read from JSON once."""
+    known = _SPECS.get(id(state.spec))
+    if known is None:
+        if len(_SPECS) >= MOST_SPECS:
+            _SPECS.clear()
+        known = _SPECS[id(state.spec)] = state.spec, AggregateSpec.from_json(state.spec)
+    return known[1]
 
 
 class NamedStates(Mapping[str, AggregateState], ABC):
