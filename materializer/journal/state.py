@@ -215,7 +215,7 @@ States = Mapping[str, AggregateState]
 
 
 _SPECS: Final[dict[int, tuple[Mapping[str, Any], AggregateSpec]]] = {}
-"""Definitions by the identity of their JSON, which is held so that no other one gets its identity."""
+"""Definitions by the identity of their JSON. The JSON is beside them, so that no other one gets this identity."""
 MOST_SPECS: Final = 20_000
 """How many definitions are remembered."""
 
