@@ -175,9 +175,9 @@ class Folds(NamedStates):
         return next((b for b in found if name.lower() in {b.name.lower(), b.id}), None)
 
     def mentioning(self, *texts: str) -> Iterator[AggregateState]:
-        """Yield the aggregates whose events may have all of some texts, as JSON writes them."""
+        """Yield the aggregates and builds whose events may have all of some texts, as JSON writes them."""
         for fold in self._folds.values():
-            if fold.mentions(texts) and (state := fold.state) is not None and not state.builds:
+            if fold.mentions(texts) and (state := fold.state) is not None:
                 yield state
 
     @property
@@ -234,7 +234,7 @@ class _Aggregates(NamedStates):
 
     def mentioning(self, *texts: str) -> Iterator[AggregateState]:
         """Yield the aggregates whose events may have all of some texts, as JSON writes them."""
-        return self._folds.mentioning(*texts)
+        return (state for state in self._folds.mentioning(*texts) if not state.builds)
 
 
 @dataclass(frozen=True, slots=True)

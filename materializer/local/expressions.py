@@ -132,6 +132,14 @@ def _parsed(sql: str) -> exp.Expr:
     return tree
 
 
+def has_chain(sql: str) -> bool:
+    """Return whether the result of a predicate is an operand without brackets (``a IN (1) IS NULL``): the parser takes it, and Spark does not."""
+    return any(
+        isinstance(node.parent, exp.Binary | exp.In | exp.Between) and not isinstance(node.parent, exp.Connector)
+        for node in _parsed(sql).find_all(exp.In, exp.Between, exp.Like, exp.Is, exp.Not)
+    )
+
+
 def _words(sql: str) -> Counter[str]:
     """Return the literals and names of a text; the parser drops arguments that it does not expect."""
     tokens = sqlglot.tokenize(sql, read=SparkSql)

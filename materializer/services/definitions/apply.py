@@ -45,7 +45,7 @@ from materializer.services.definitions.batch import Awaited, Batch
 from materializer.services.definitions.changes import CheckedDefinition, DefinitionChange, Reads, ReusedPartials
 from materializer.services.definitions.refusals import refuse_policies, refuse_unstorable
 from materializer.services.definitions.sources import missing_feed, named_in, resolve_source
-from materializer.services.definitions.tables import create_tables, schemas_of, was_dropped
+from materializer.services.definitions.tables import create_tables, types_of, was_dropped
 
 if TYPE_CHECKING:
     from materializer.spark.run.spark import Spark
@@ -244,13 +244,12 @@ class Definitions:
         if problems := batch.misfits_of_parent(resolved):
             raise DefinitionError(problems)
         refuse_policies(resolved)
-        analysed = self._engine().analyse(resolved, folder.schema_json())
+        typed, schemas = types_of(resolved, folder, self._config, self._engine)
         version = folder.head().version
-        schemas = schemas_of(analysed)
         refuse_policies(resolved, schemas)
-        refuse_unstorable(analysed.spec, schemas)
+        refuse_unstorable(typed, schemas)
         applied = AggregateSpec.from_json(existing.spec).suites if existing else ()
-        checked = replace(analysed.spec, suites=self._suites(analysed.spec, schemas, folder, applied))
+        checked = replace(typed, suites=self._suites(typed, schemas, folder, applied))
         parent = lineage.parent_of(source.path, self._root, batch.states)
         reads = "" if parent is None else parent.name
         if existing is None:

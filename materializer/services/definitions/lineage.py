@@ -8,6 +8,7 @@ buckets, each of them has to lie in one of its own: :mod:`materializer.core.time
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
@@ -20,7 +21,7 @@ from materializer.core.time.instants import DAY, render
 from materializer.core.time.nesting import misfit
 from materializer.core.time.spans import NEG_INF
 from materializer.errors import DefinitionError, Problem
-from materializer.journal.state import AggregateState, States, by_name, spec_of
+from materializer.journal.state import AggregateState, NamedStates, States, by_name, spec_of
 from materializer.lake import places
 
 AGAIN: Final[Mapping[str, frozenset[str]]] = {
@@ -64,7 +65,9 @@ def parent_of(path: str, root: str, states: States) -> AggregateState | None:
 
 def readers_of(name: str, root: str, states: States) -> list[AggregateState]:
     """Return the aggregates, and next versions of aggregates, that read an aggregate, by name."""
-    return sorted((s for s in states.values() if maker_of(s.source.path, root) == name), key=lambda s: s.name.lower())
+    folder = json.dumps(f"{places.resolved(root)}/{name}/")[:-1]
+    found = states.mentioning(folder) if isinstance(states, NamedStates) else states.values()
+    return sorted((s for s in found if maker_of(s.source.path, root) == name), key=lambda s: s.name.lower())
 
 
 def dropped_with(state: AggregateState, root: str, everything: States) -> list[AggregateState]:
