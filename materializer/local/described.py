@@ -14,7 +14,7 @@ from materializer.core.language.plain import is_plain
 from materializer.core.spec.spec import AggregateSpec, Call, Formula
 from materializer.core.time.grid import Grid, build
 from materializer.errors import DefinitionError
-from materializer.local.expressions import Scope, compiled, has_chain
+from materializer.local.expressions import Scope, compiled
 from materializer.local.kinds import Kind, NotLocal, bugs_left_to_spark, kind_of
 
 
@@ -93,8 +93,6 @@ def accepted(spec: AggregateSpec, columns: Collection[str]) -> Definition | None
             rows = Scope({name: kind_of(kind) for name, kind in spec.read_types})
             conditions = [text for text in (spec.where, *(call.where for call in calls)) if text is not None]
             are_right = all(compiled(text, rows).kind.text == "boolean" for text in conditions)
-            texts = [*conditions, *(key.sql for key in spec.keys), *(arg for call in calls for arg in call.args)]
-            are_right = are_right and not any(map(has_chain, texts))
     except (NotLocal, DefinitionError):
         return None
     return definition if are_right else None

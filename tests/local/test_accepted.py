@@ -8,6 +8,8 @@ from materializer.core.compiled.resolve import resolve
 from materializer.core.language.parse import parse_definitions
 from materializer.core.spec.spec import AggregateSpec
 from materializer.local.described import accepted
+from materializer.local.expressions import Scope, compiled
+from materializer.local.kinds import NotLocal, kind_of
 
 SOURCE = (("ts", "timestamp"), ("sym", "string"), ("v", "bigint"), ("x", "double"), ("flag", "boolean"))
 NAMES = [name for name, _ in SOURCE]
@@ -43,6 +45,7 @@ LEFT = {
     "a backslash": f"{HEAD}, count_if(sym = 'a\\\\b') AS s FROM src GROUP BY 1",
     "a predicate of a predicate": f"{HEAD}, sum(v) AS s FROM src WHERE v IN (1, 2) IS NOT NULL GROUP BY 1",
     "a predicate that is compared": f"{HEAD}, count(DISTINCT flag = v IN (1, 2)) AS s FROM src GROUP BY 1",
+    "a comparison of a comparison": f"{HEAD}, sum(v) AS s FROM src WHERE flag = x > 1 GROUP BY 1",
     "a negation inside": f"{HEAD}, sum(v) AS s FROM src WHERE flag = NOT flag GROUP BY 1",
     "texts as numbers": f"{HEAD}, sum(sym) AS s FROM src GROUP BY 1",
     "what has no local form": f"{HEAD}, approx_percentile(x, 0.5) AS s FROM src GROUP BY 1",
@@ -55,3 +58,17 @@ def test_what_leaves_a_doubt_is_left_to_spark(case: str) -> None:
     Spark takes it or says what is wrong with it.
     """
     assert accepted(spec(LEFT[case]), NAMES) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["flag = flag > flag", "flag = v > 1", "v > 1 = flag IN (flag)", "flag = flag IS NULL = flag"]
+)
+def test_what_spark_reads_in_another_order_is_not_computed_here(text: str) -> None:
+    """
+    Comparisons have one rank in Spark and several in the parser; with brackets there is no doubt.
+    """
+    scope = Scope({name: kind_of(kind) for name, kind in SOURCE})
+
+    with pytest.raises(NotLocal):
+        compiled(text, scope)
+    assert compiled("flag = (v > 1)", scope).kind.text == "boolean"
