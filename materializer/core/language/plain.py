@@ -14,8 +14,11 @@ from materializer.errors import Problem
 
 _DOUBTFUL: Final = ("\\", "--", "/*", "`", "${", "::")
 """What the parser and Spark may read in different ways, and names that need quotes."""
-_NEGATED: Final = re.compile(r"\bnot\b(?!\s+(null|in|like|between)\b)", re.IGNORECASE)
-"""A negation that has its place in Spark's grammar, and many in the parser's."""
+_MISPLACED: Final = re.compile(
+    r"\bnot\b(?!\s+(null|in|like|between)\b)|\bis\s+(not\s+)?(null|true|false)\s*([=<>!+*/%|&^-]|(in|is|like|between|not)\b)",
+    re.IGNORECASE,
+)
+"""A negation or a test for null where the parser takes one and Spark may not."""
 _CLAUSES: Final = frozenset({"SELECT", "FROM", "WHERE", "GROUP BY"})
 _CALLED: Final = re.compile(r"[a-z_][a-z0-9_]*\s*\(", re.IGNORECASE)
 _NAMED: Final = re.compile(r"[^\W\d]|['\"]")
@@ -30,7 +33,7 @@ def is_plain(spec: AggregateSpec, columns: Collection[str]) -> bool:
     """
     formulas = [measure.formula for measure in spec.measures]
     beside = (piece for formula in formulas for piece in formula.pieces if isinstance(piece, str))
-    if any(mark in spec.sql for mark in _DOUBTFUL) or _NEGATED.search(spec.sql):
+    if any(mark in spec.sql for mark in _DOUBTFUL) or _MISPLACED.search(spec.sql):
         return False
     if any(_NAMED.search(_CALLED.sub("(", piece)) for piece in beside):
         return False
