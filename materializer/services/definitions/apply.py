@@ -39,6 +39,7 @@ from materializer.lake import places
 from materializer.lake.failures import translated
 from materializer.lake.log import feed_reaches_back
 from materializer.lake.table import DeltaFolder
+from materializer.services.activity import Phase, tell_each
 from materializer.services.aggregate import output_path, partials_path
 from materializer.services.definitions import calendars, impact, lineage, outputs, rolled_up, suites, waiting
 from materializer.services.definitions.batch import Awaited, Batch
@@ -114,7 +115,7 @@ class Definitions:
         batch = Batch(self._root, self._config.sources, self._journal.view(), specs)
         problems: list[Problem] = []
         prepared: list[CheckedDefinition] = []
-        for spec in batch.ordered():
+        for spec in tell_each(Phase.DEFINING, list(batch.ordered())):
             if found := batch.problems_of(spec):
                 problems += found
                 batch.refuse(spec)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from materializer.lake import places
+from materializer.services.activity import hearing
 from tests.counting import calls_of, calls_to
 from tests.services.no_spark import LocalLake, each, view
 
@@ -25,3 +26,15 @@ def test_the_work_grows_with_their_number_alone(tmp_path: Path) -> None:
 
     assert calls_of(lambda: lake.apply(many, dry_run=True)) < 5 * calls_of(lambda: lake.apply(few, dry_run=True))
     assert calls_to(places.resolved, lambda: lake.apply(many, dry_run=True)) < 5 * 40
+
+
+def test_a_long_apply_says_how_far_it_is(tmp_path: Path) -> None:
+    """
+    While it checks the definitions, and while it writes them.
+    """
+    lake, heard = LocalLake(tmp_path), list[str]()
+    with hearing(heard.append):
+        lake.apply(statements(3))
+
+    assert [f"checking definitions, {n} of 3" for n in range(3)] == [words for words in heard if "checking" in words]
+    assert [f"writing definitions, {n} of 3" for n in range(3)] == [words for words in heard if "writing" in words]

@@ -48,8 +48,9 @@ def apply(
     publish_anyway: PublishAnyway = "",
 ) -> None:
     """Make the definitions in SQL files known to the lake; print what changes, and what building it costs."""
-    specs, warnings = call.lake.read_definitions(paths)
-    changes = call.lake.apply(specs, dry_run=dry_run, publish_anyway=publish_anyway)
+    with call.output.waiting("apply"):
+        specs, warnings = call.lake.read_definitions(paths)
+        changes = call.lake.apply(specs, dry_run=dry_run, publish_anyway=publish_anyway)
     builds: list[BuildReport] = []
     for change in changes if build and not dry_run else ():
         if change.next in {"started", "replaced", "building"}:
