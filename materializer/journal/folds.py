@@ -36,19 +36,20 @@ class Fold:
         name: Its name if that is known without folding, and it is no build; else "".
     """
 
-    __slots__ = ("_before", "_broken", "_is_done", "_rows", "_state", "name")
+    __slots__ = ("_before", "_broken", "_is_done", "_rows", "_state", "_written", "name")
 
     def __init__(self, rows: tuple[Row, ...], before: Fold | None = None, name: str = "") -> None:
         self._rows, self._before, self.name = rows, before, name
         self._state: AggregateState | None = None
         self._broken: Broken | None = None
+        self._written: Row | None = None
         self._is_done = False
 
     @classmethod
-    def of(cls, state: AggregateState | None, broken: Broken | None = None) -> Fold:
-        """Return the fold of an aggregate that is known."""
+    def of(cls, state: AggregateState | None, *, written: Row | None = None) -> Fold:
+        """Return the fold of an aggregate that is known, perhaps with the snapshot that says so."""
         fold = cls((), name="" if state is None or state.builds else state.name)
-        fold._state, fold._broken, fold._is_done = state, broken, True
+        fold._state, fold._written, fold._is_done = state, written, True
         return fold
 
     def followed_by(self, row: Row) -> Fold:
@@ -72,9 +73,17 @@ class Fold:
 
     @property
     def snapshot(self) -> Row | None:
-        """Its only event, if that is a snapshot which was not decoded."""
+        """Its only event, if that is a snapshot which was not decoded, or was written by this process."""
         rows, before = self._rows, self._before
+        if self._written is not None:
+            return self._written
         return rows[0] if self.name and before is None and len(rows) == 1 and rows[0].kind == "snapshot" else None
+
+    def replaced_by(self, row: Row) -> Fold:
+        """Return the fold after a snapshot took the place of its events."""
+        if not self._is_done:
+            return Fold((row,), name=_name_in(row))
+        return Fold.of(self._state, written=row)
 
     def mentions(self, texts: Iterable[str]) -> bool:
         """Return whether its events may have all of some texts: each stands in one, or they were folded."""
@@ -124,6 +133,10 @@ class Folds(NamedStates):
             if before is None or not fold.name:
                 index = None
         return Folds(folds, index)
+
+    def replaced_by(self, snapshots: Mapping[str, Row]) -> Folds:
+        """Return the folds after snapshots, by id, took the place of all events."""
+        return Folds({key: self._folds[key].replaced_by(row) for key, row in snapshots.items()})
 
     def __getitem__(self, key: str) -> AggregateState:
         state = self._folds[key].state

@@ -306,15 +306,19 @@ class Journal:
         parts = list(view.all.snapshots())
         if any(row is None and key not in view.all for key, row in parts):
             return  # an event of it cannot be read
-        rows += [row or encode(key, Snapshot(as_json(view.all[key])), at=at) for key, row in parts]
+        snapshots = {key: row or encode(key, Snapshot(as_json(view.all[key])), at=at) for key, row in parts}
+        rows += snapshots.values()
         try:
             self._checkpoint("fold_history")
             if ended:
                 self._history.append(ended, expected_version=self._history.read().version)
             self._checkpoint("fold_journal")
-            self._store.snapshot(rows, expected_version=view.version)
+            version = self._store.snapshot(rows, expected_version=view.version)
         except JournalConflictError:
             return
+        with self._reading:
+            if self._view is view and (seen := self._store.read()).version == version:
+                self._seen, self._view = seen, View(version, view.all.replaced_by(snapshots))
 
     def history(self, aggregate: str) -> list[dict[str, Any]]:
         """Return the plans, verdicts and ends of refreshes of one aggregate from the history table; see :meth:`histories`."""

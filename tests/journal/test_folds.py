@@ -147,6 +147,27 @@ def test_a_fold_of_the_journal_decodes_what_changed_since_the_last(tmp_path: Pat
     assert list(journal.view().states.items()) == list(Journal(tmp_path).view().states.items())
 
 
+def test_a_process_that_folds_the_journal_goes_on_with_what_it_knows(tmp_path: Path) -> None:
+    """
+    It decodes no snapshot that it wrote, and its next fold hands them on.
+    """
+    journal = Journal(tmp_path, snapshot_every=1)
+    JournalStore(tmp_path).append(crowd(50), expected_version=-1)
+    for _ in range(2):
+        journal.append(journal.view().version, "a7", [Invalidated((), "by hand")])
+        before = dict(journal.view().states)
+
+        assert calls_to(decode, journal.tidy) <= 50
+        assert {"snapshot"} == {row.kind for row in JournalStore(tmp_path).read().rows}
+        assert 0 == calls_to(decode, lambda: list(journal.view().states.values()))
+        assert before == dict(journal.view().states) == dict(Journal(tmp_path).view().states)
+
+    written = {row.aggregate: row for row in JournalStore(tmp_path).read().rows}
+    journal.append(journal.view().version, "a9", [Invalidated((), "by hand")])
+    journal.tidy()
+    assert {"a9"} == {row.aggregate for row in JournalStore(tmp_path).read().rows if row != written[row.aggregate]}
+
+
 def test_a_fold_leaves_a_journal_with_an_unreadable_event_as_it_is(tmp_path: Path) -> None:
     """
     The event is evidence.
