@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from materializer.core.time.instants import Instant, parse_window
 from materializer.core.time.spans import EVERYTHING, Span
 from materializer.lake import places
+from materializer.services.aggregate import timed
 from materializer.services.definitions import lineage
 from materializer.services.planning.options import RefreshOptions, clock_of, window_of
 from materializer.services.refresh.service import Refresher
@@ -112,7 +113,7 @@ class OpenedLake:
         Args:
             name: The aggregate.
         """
-        return self._lake.aggregate(self.journal.view().named(name)).definition.grid
+        return timed(self.journal.view().named(name)).grid
 
     def times(self, name: str) -> dict[str, Shown]:
         """Return the columns of the output that hold times of the bucket or window of a row, and how people are shown these.

@@ -166,7 +166,9 @@ def _object(
     forms = field_forms(cls)
     others = [name for name in forms if name not in order]
     written = [name for listed in order for name in (others if listed is ... else [listed])]
-    parts = [(name, names.get(name, name), *forms[name]) for name in written]
+    parts = [(name, names.get(name, name), forms[name], forms[name] is _AS_IS) for name in written]
+    changed = [(name, form.decode) for name, form in forms.items() if form is not _AS_IS]
+    required = forms.keys() - (forms.keys() if later is None else later)
     defaults = {
         field.name: field.default if field.default_factory is MISSING else field.default_factory()
         for field in fields(cls)
@@ -175,15 +177,19 @@ def _object(
 
     def encode(value: Any) -> dict[str, Any]:
         data = {}
-        for name, key, write, _ in parts:
+        for name, key, form, is_as_it_is in parts:
             item = getattr(value, name)
             if name not in defaults or item != defaults[name]:
-                data[key] = write(item)
+                data[key] = item if is_as_it_is else form.encode(item)
         return data
 
     def decode(data: Mapping[str, Any]) -> Any:
-        if later is None:
-            return cls(**{key: forms[key].decode(item) if key in forms else item for key, item in data.items()})
-        return cls(**{name: read(data[key]) for name, key, _, read in parts if key in data or name not in later})
+        if later is not None and (names or not required <= data.keys() <= forms.keys()):
+            return cls(**{n: form.decode(data[key]) for n, key, form, _ in parts if key in data or n not in later})
+        values = dict(data)
+        for name, read in changed:
+            if name in values:
+                values[name] = read(values[name])
+        return cls(**values)
 
     return JsonForm(encode, decode)

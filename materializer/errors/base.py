@@ -46,12 +46,15 @@ class MaterializerError(Exception):
     default_wrote: ClassVar[str] = UNKNOWN
 
     def __init__(self, message: str, *, hint: str | None = None, wrote: str | None = None, **values: Any) -> None:
-        message = masked(message)
+        from materializer.errors.masking import known_secrets, masked_by  # noqa: PLC0415 (only with errors)
+
+        known = known_secrets(_settings.values())
+        message = masked_by(message, known)
         super().__init__(message)
         self.message = message
-        self.hint = self.default_hint if hint is None else masked(hint)
-        self.wrote = self.default_wrote if wrote is None else masked(wrote)
-        self.values = {key: masked(value) if isinstance(value, str) else value for key, value in values.items()}
+        self.hint = self.default_hint if hint is None else masked_by(hint, known)
+        self.wrote = self.default_wrote if wrote is None else masked_by(wrote, known)
+        self.values = {k: masked_by(value, known) if isinstance(value, str) else value for k, value in values.items()}
 
     def follows(self, done: str) -> None:
         """Put *done*, which the same command wrote before the failed step, in front of ``wrote``."""

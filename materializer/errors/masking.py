@@ -40,6 +40,10 @@ _PATTERNS: Final = tuple(
         (r"(\bauthorization['\"]?\s*[:=]\s*['\"]?(?:\w+\s+)?|\bbearer\s+)[\w+/=.~-]{8,}", rf"\1{MASK}"),
     )
 )
+_MARK: Final = re.compile(
+    r"@|secret|passw|token|signature|key|credential|sig|sas|pwd|authorization|bearer", re.IGNORECASE
+)
+"""What every text has in which a pattern finds something."""
 _CLOUDS: Final = ("aws_", "azure_", "google_")
 _NO_VALUE: Final = ("_file", "_path", "_dir", "_directory", "_uri", "_url", "_id")
 """How a variable of the environment ends that says where a secret is."""
@@ -73,22 +77,36 @@ def without_secrets(text: str, settings: Iterable[tuple[Mapping[str, str], Itera
         >>> without_secrets("spark.hadoop.fs.s3a.secret.key=abc, {'password': 'x y'}, unexpected token: FROM")
         "spark.hadoop.fs.s3a.secret.key=***, {'password': '***'}, unexpected token: FROM"
     """
+    return masked_by(text, known_secrets(settings))
+
+
+def known_secrets(settings: Iterable[tuple[Mapping[str, str], Iterable[str]]]) -> list[str]:
+    """Return the secrets of settings and of the environment, the longest first; see :func:`without_secrets`."""
     known = set(_of_environment())
     for values, addresses in settings:
         known |= {value for key, value in values.items() if is_secret(key) and len(value) >= 4}
         known |= {found for each in addresses for found in _secrets_of(each) if len(found) >= _SHORTEST}
-    for value in sorted(known, key=len, reverse=True):
+    return sorted(known, key=len, reverse=True)
+
+
+def masked_by(text: str, known: Iterable[str]) -> str:
+    """Return a text without known secrets, and without what looks like one."""
+    for value in known:
         text = text.replace(value, MASK)
-    for pattern, shown in _PATTERNS:
-        text = pattern.sub(shown, text)
+    if _MARK.search(text):
+        for pattern, shown in _PATTERNS:
+            text = pattern.sub(shown, text)
     return text
 
 
+@lru_cache(4)
+def _secret_names(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in names if is_secret(name.lower()))
+
+
 def _of_environment() -> Iterator[str]:
-    for name, value in os.environ.items():
-        key = name.lower()
-        if not is_secret(key):
-            continue
+    for name in _secret_names(tuple(os.environ)):
+        key, value = name.lower(), os.environ.get(name, "")
         is_place = key.endswith(_NO_VALUE) or os.path.exists(value)  # noqa: PTH110 - PWD is no secret
         if len(value) >= (4 if key.startswith(_CLOUDS) else _SHORTEST) and not is_place:
             yield value

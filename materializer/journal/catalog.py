@@ -3,13 +3,13 @@
 A process that needs only definitions reads this file and opens no Delta table. Airflow needs that: it starts a process for
 each file in ``dags/`` every few seconds. The file may be deleted at any time. It names the version of the journal that it was
 made from, and the identity of that version's commit file. It is also valid at a newer version if no commit since has an event
-that changes the list.
+that changes the list. Each aggregate has a line of its own, so that only lines of aggregates that changed are made anew.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,11 +20,12 @@ from materializer.lake import places
 from materializer.lake.log import commit_file, tail
 
 if TYPE_CHECKING:
+    from materializer.journal.state import AggregateState
     from materializer.journal.view import View
 
 _FILE: Final = "_materializer/listing.json"
 _JOURNAL: Final = "_materializer/journal"
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 """A higher number when the content of the file changes its meaning."""
 _CHANGES_NO_LIST: Final = frozenset(
     {
@@ -52,6 +53,10 @@ _CHANGES_NO_LIST: Final = frozenset(
 """Events that change neither the name, definition and source of an aggregate nor its last refresh."""
 
 
+_UNUSABLE: Final = (OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError)
+"""What reading a damaged list, or one of another release, raises."""
+
+
 @dataclass(frozen=True, slots=True)
 class Listed:
     """One aggregate in the list.
@@ -70,64 +75,106 @@ class Listed:
 
 
 def listed(view: View) -> list[Listed]:
-    """Return the list, computed from the journal."""
+    """Return the list, computed from the journal, by name."""
     rows = [Listed(broken.name or broken.id, {}, "", "") for broken in view.broken.values()]
-    for state in view.states.values():
-        last = ""
-        if state.ended:
-            ended, did = state.ended[-1], state.ended[-1].report
-            last = (
-                f"refresh {ended.n} {ended.outcome} at {ended.at}: {did.strategy or 'nothing'}, {did.buckets} buckets, "
-                f"{did.rows_read} rows read, {did.seconds:.1f} s, source version {did.source_version}"
-            )
-        rows.append(Listed(state.name, state.spec, state.source.path, last))
-    return rows
+    return _sorted([*rows, *map(_listed, view.states.values())])
 
 
-def write(root: str | Path, view: View, commit: places.Identity) -> None:
-    """Write the list for :func:`read`. A failure is ignored: readers then read the journal.
+def _listed(state: AggregateState) -> Listed:
+    last = ""
+    if state.ended:
+        ended, did = state.ended[-1], state.ended[-1].report
+        last = (
+            f"refresh {ended.n} {ended.outcome} at {ended.at}: {did.strategy or 'nothing'}, {did.buckets} buckets, "
+            f"{did.rows_read} rows read, {did.seconds:.1f} s, source version {did.source_version}"
+        )
+    return Listed(state.name, state.spec, state.source.path, last)
+
+
+def _sorted(rows: Iterable[Listed]) -> list[Listed]:
+    return sorted(rows, key=lambda row: (row.name.lower(), row.name))
+
+
+def write(root: str | Path, view: View, commit: places.Identity) -> set[str]:
+    """Write the list for :func:`read`, and return the ids of aggregates that commits since the last list may have changed.
+
+    A failure is ignored: readers then read the journal. Nothing is returned where these commits do not say what they changed.
 
     Args:
         root: The lake's root.
         view: The journal.
         commit: Identity of the commit file of its version.
     """
-    if view.broken:
-        return
-    rows = [as_json(row) for row in listed(view)]
-    text = json.dumps({"format": _FORMAT, "version": view.version, "commit": commit, "rows": rows})
-    file, content = f"{root}/{_FILE}", text.encode()
+    file, lines = f"{root}/{_FILE}", dict[str, str]()
+    changed: set[str] | None = None
+    if places.is_local(file):  # on a store, to look costs what writing does
+        with suppress(*_UNUSABLE):
+            header, lines = _parts(places.read(file))
+            changed = _changed_since(root, header)
+    if changed is not None and not changed:
+        return changed
+    if changed is None:
+        lines = {}
+    anew = view.all.ids() if changed is None else changed
+    if any(map(view.all.is_broken, anew)):
+        return set()
+    for key in anew:
+        lines.pop(key, None)
+        if (state := view.states.get(key)) is not None:
+            lines[key] = f"{key} {json.dumps(as_json(_listed(state)))}"
+    header = {"format": _FORMAT, "version": view.version, "commit": commit}
     with suppress(OSError):
-        if places.is_local(file) and places.read(file) == content:  # on a store, to look costs what writing does
-            return
-    with suppress(OSError):
-        places.put(file, content)
+        places.put(file, "\n".join([json.dumps(header), *lines.values()]).encode())
+    return changed or set()
 
 
 def read(root: str | Path) -> list[Listed] | None:
     """Return the list that was written, or None when the journal may have changed it since."""
-    with suppress(OSError, ValueError, KeyError, TypeError, ArithmeticError, RecursionError):
-        stored = json.loads(places.read(f"{root}/{_FILE}"))
-        if stored["format"] != _FORMAT:
+    with suppress(*_UNUSABLE):
+        header, lines = _parts(places.read(f"{root}/{_FILE}"))
+        if _changed_since(root, header) != set():
             return None
-        journal, version = f"{root}/{_JOURNAL}", stored["version"]
-        run = tail(journal, version)
-        if not run or stored["commit"] != list(run[0]):
-            return None
-        if not all(_kinds(commit_file(journal, version + i)) <= _CHANGES_NO_LIST for i in range(1, len(run))):
-            return None
-        rows = [from_json(Listed, row) for row in stored["rows"]]
+        rows = [from_json(Listed, json.loads(line.partition(" ")[2])) for line in lines.values()]
         if all(type(text) is str for row in rows for text in (row.name, row.source)):
-            return rows
+            return _sorted(rows)
     return None
 
 
-def _kinds(commit: str) -> set[str]:
-    """Return the kinds of events in a commit, from its commit info.
+def _parts(content: bytes) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the first line of the file, and the others by the id of their aggregate; raises one of :data:`_UNUSABLE`."""
+    first, *lines = content.decode().split("\n")
+    header = json.loads(first)
+    if header["format"] != _FORMAT:
+        raise ValueError("the list is that of another release")
+    return header, {line.partition(" ")[0]: line for line in lines}
+
+
+def _changed_since(root: str | Path, header: Mapping[str, Any]) -> set[str] | None:
+    """Return the ids of the aggregates that commits since the list was written may have changed; None if that is not known.
 
     Raises:
-        ValueError, KeyError: If the commit info does not list them.
+        OSError, ValueError, KeyError: If a commit cannot be read, or does not say what it did.
+    """
+    journal, version = f"{root}/{_JOURNAL}", header["version"]
+    run = tail(journal, version)
+    if not run or header["commit"] != list(run[0]):
+        return None
+    changed = set[str]()
+    for note in (_note(commit_file(journal, version + i)) for i in range(1, len(run))):
+        if not _CHANGES_NO_LIST.issuperset(note["kinds"]):
+            if "aggregate" not in note:
+                return None
+            changed.add(note["aggregate"])
+    return changed
+
+
+def _note(commit: str) -> dict[str, Any]:
+    """Return what a commit says of itself.
+
+    Raises:
+        ValueError, KeyError: If it says nothing.
     """
     lines = (json.loads(line) for line in places.read(commit).decode().splitlines())
     [info] = (line["commitInfo"] for line in lines if "commitInfo" in line)
-    return set(json.loads(info["userMetadata"])["kinds"])
+    note: dict[str, Any] = json.loads(info["userMetadata"])
+    return note

@@ -16,7 +16,7 @@ from materializer.core.quality.canaries import after_sample
 from materializer.core.refresh.invalidation import ANY_ROWS, Cause, Entry, InvalidationLog
 from materializer.core.refresh.lateness import Lateness
 from materializer.core.refresh.plan import Plan, RunReport
-from materializer.core.spec.spec import ID, NAME, AggregateSpec
+from materializer.core.spec.spec import ID, NAME
 from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import NOTHING, JournalError
 from materializer.journal.codec import Row, decode
@@ -51,8 +51,7 @@ from materializer.journal.events import (
     Switched,
     SwitchPlanned,
 )
-from materializer.journal.state import AggregateState, Ended, States
-from materializer.journal.version_fields import fields_of, version_of
+from materializer.journal.state import AggregateState, Ended, States, spec_of
 
 MAX_CHANGES: Final = 500
 """How many captures the state has row counts of."""
@@ -102,7 +101,7 @@ def folded(state: AggregateState | None, row: Row) -> AggregateState | None:
 def _refuse_definition(state: AggregateState) -> None:
     """Refuse a definition that `apply` would have refused."""
     try:
-        spec = AggregateSpec.from_json(state.spec)
+        spec = spec_of(state)
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, ArithmeticError, RecursionError):
         return  # nothing can use it, and what tries says so
     if problem := next(problems_of(spec), ""):
@@ -132,6 +131,8 @@ def apply(state: AggregateState | None, aggregate: str, event: Event, *, at: str
     if isinstance(event, Defined):
         return _defined(state, aggregate, event)
     if isinstance(event, BuildStarted) and state is None:
+        from materializer.journal.version_fields import fields_of  # noqa: PLC0415 (few journals have a build)
+
         known = {**fields_of(event.version), "written_n": event.n}
         return AggregateState(id=aggregate, name=event.name, builds=event.builds, last_n=event.n, **known)
     if state is None and isinstance(event, _WITHOUT_LEASE):
@@ -342,6 +343,8 @@ def _without_plan(state: AggregateState, does: str) -> AggregateState:
 
 
 def _switched(state: AggregateState, event: Switched, at: str) -> AggregateState:
+    from materializer.journal.version_fields import fields_of, version_of  # noqa: PLC0415 (as above)
+
     plan = _open_plan(state, event.n)
     old = version_of(replace(state, written_n=event.n))
     ended = Ended(event.n, at, "switched", EVERYTHING, event.report)

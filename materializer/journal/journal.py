@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from threading import RLock
 from typing import Any, Final
@@ -21,14 +22,13 @@ from uuid import uuid4
 
 from materializer.core.codec import as_json
 from materializer.errors import NOTHING, JournalConflictError, JournalError, MaterializerError
-from materializer.journal import catalog
 from materializer.journal.codec import UNREADABLE, Row, encode
 from materializer.journal.events import Event, Snapshot
+from materializer.journal.folds import Folds
 from materializer.journal.ports import JournalSnapshot, RowStore
 from materializer.journal.probe import LAKE, StoreProbe, probe_of, probed
 from materializer.journal.store import JournalStore
 from materializer.journal.transact import transact
-from materializer.journal.unreadable import fold_each
 from materializer.journal.view import View
 from materializer.lake import places
 
@@ -115,7 +115,7 @@ class Journal:
         self._checkpoint = on_checkpoint
         self._lists_later = self._is_unlisted = False
         self._probe_row: Row | None = None
-        self._view = View(-1, {})
+        self._view = View(-1, Folds({}))
         self._seen: JournalSnapshot | None = None
         self._reading = RLock()  # a second thread renews the lease
 
@@ -123,7 +123,7 @@ class Journal:
         """Read everything anew, because the folder of the journal was replaced."""
         with self._reading:
             self._store, self._history = self._stores("journal"), self._stores("history")
-            self._view, self._seen = View(-1, {}), None
+            self._view, self._seen = View(-1, Folds({})), None
             self._is_probed = self._has_no_store
 
     def view(self) -> View:
@@ -133,10 +133,9 @@ class Journal:
             if snapshot is seen:
                 return self._view
             folded = 0 if seen is None else snapshot.grown_from(seen)
-            before = self._view if folded else View(-1, {})
-            rows = [row for row in snapshot.rows[folded:] if row.aggregate != LAKE]
-            states, broken = fold_each(rows, before.all, before.broken)
-            self._seen, self._view = snapshot, View(snapshot.version, states, broken)
+            before = self._view.all if folded else Folds({})
+            rows = (row for row in snapshot.rows[folded:] if row.aggregate != LAKE)
+            self._seen, self._view = snapshot, View(snapshot.version, before.after(rows))
             return self._view
 
     @property
@@ -249,11 +248,12 @@ class Journal:
 
     def _share(self, view: View) -> None:
         """Write the list of aggregates, and what new processes start from."""
-        states = view.all.values()
-        wanted = {state.source.path for state in states} | {f"{self.root}/{state.name}" for state in states}
-        commit = self._store.share(view.version, wanted)
-        if commit is not None:
-            catalog.write(self.root, view, commit)
+        from materializer.journal import catalog, output_rows  # noqa: PLC0415 (a command without work writes none)
+
+        places_of = ((state.source.path, f"{self.root}/{state.name}") for state in view.all.values())
+        commit = self._store.share(view.version, chain.from_iterable(places_of))
+        if commit is not None and (changed := catalog.write(self.root, view, commit)):
+            output_rows.note(self.root, view, changed)
 
     @contextmanager
     def listed_once(self) -> Iterator[None]:
@@ -298,20 +298,27 @@ class Journal:
     def _fold(self) -> None:
         snapshot = self._store.read()
         view = self.view()
-        if view.version != snapshot.version or view.broken:
+        if view.version != snapshot.version:
             return
         ended = [r for r in snapshot.rows if r.kind in _HISTORY_KINDS]
         at = self._now()
         rows = [row for row in snapshot.rows if row.aggregate == LAKE][-1:]
-        rows += [encode(s.id, Snapshot(as_json(s)), at=at) for s in view.all.values()]
+        parts = list(view.all.snapshots())
+        if any(row is None and key not in view.all for key, row in parts):
+            return  # an event of it cannot be read
+        snapshots = {key: row or encode(key, Snapshot(as_json(view.all[key])), at=at) for key, row in parts}
+        rows += snapshots.values()
         try:
             self._checkpoint("fold_history")
             if ended:
                 self._history.append(ended, expected_version=self._history.read().version)
             self._checkpoint("fold_journal")
-            self._store.snapshot(rows, expected_version=view.version)
+            version = self._store.snapshot(rows, expected_version=view.version)
         except JournalConflictError:
             return
+        with self._reading:
+            if self._view is view and (seen := self._store.read()).version == version:
+                self._seen, self._view = seen, View(version, view.all.replaced_by(snapshots))
 
     def history(self, aggregate: str) -> list[dict[str, Any]]:
         """Return the plans, verdicts and ends of refreshes of one aggregate from the history table; see :meth:`histories`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -75,7 +75,7 @@ class RowStore(Protocol):
     def snapshot(self, rows: Sequence[Row], *, expected_version: int) -> int:
         """Replace all rows by *rows* in one commit and return the new version; raises as :meth:`append`."""
 
-    def share(self, version: int, tables: Collection[str]) -> Identity | None:
+    def share(self, version: int, tables: Iterable[str]) -> Identity | None:
         """Let new processes start from *version*, which was read or appended last, where that is cheaper than to read the log.
 
         Args:

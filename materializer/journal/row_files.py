@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import pyarrow as pa
+from arro3.core import Array, Schema, Table
 
 from materializer.journal.codec import Row
 
@@ -50,4 +51,7 @@ def table_of(rows: Sequence[Row], version: int) -> pa.Table:
         [r.at for r in rows],
         [r.payload for r in rows],
     ]
-    return pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
+    schema = Schema.from_arrow(SCHEMA)
+    arrays = [Array(column, type=schema.field(at).type) for at, column in enumerate(columns)]
+    made = Table.from_arrays(arrays, schema=schema)
+    return pa.RecordBatchReader.from_stream(made).read_all()  # a list of Python's would let pyarrow import pandas

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ from materializer.core.codec import json_fields
 from materializer.core.refresh.invalidation import Cause, Entry, InvalidationLog, SourceMark
 from materializer.core.refresh.lateness import Lateness
 from materializer.core.refresh.plan import Plan, RunReport
-from materializer.core.spec.spec import CONTINUOUS
+from materializer.core.spec.spec import CONTINUOUS, AggregateSpec
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.journal.events import Instant, Lease, SourceIdentity
 
@@ -213,8 +214,38 @@ class AggregateState:
 States = Mapping[str, AggregateState]
 
 
+_SPECS: Final[dict[int, tuple[Mapping[str, Any], AggregateSpec]]] = {}
+"""Definitions by the identity of their JSON. The JSON is beside them, so that no other one gets this identity."""
+MOST_SPECS: Final = 20_000
+"""How many definitions are remembered."""
+
+
+def spec_of(state: AggregateState) -> AggregateSpec:
+    """Return the definition of an aggregate, which is read from JSON once."""
+    known = _SPECS.get(id(state.spec))
+    if known is None:
+        if len(_SPECS) >= MOST_SPECS:
+            _SPECS.clear()
+        known = _SPECS[id(state.spec)] = state.spec, AggregateSpec.from_json(state.spec)
+    return known[1]
+
+
+class NamedStates(Mapping[str, AggregateState], ABC):
+    """Aggregates by id, which are also found by what is asked for, so that the others need not be read."""
+
+    @abstractmethod
+    def find(self, name: str) -> AggregateState | None:
+        """Return the aggregate called *name*, in letters of any case, or None."""
+
+    @abstractmethod
+    def mentioning(self, *texts: str) -> Iterator[AggregateState]:
+        """Yield the aggregates whose events may have all of some texts, as JSON writes them."""
+
+
 def by_name(states: States, name: str) -> AggregateState | None:
     """Return the living aggregate called *name* (case-insensitive), or None."""
+    if isinstance(states, NamedStates):
+        return states.find(name)
     return next((s for s in states.values() if s.name.lower() == name.lower()), None)
 
 

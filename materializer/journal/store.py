@@ -23,7 +23,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
@@ -129,7 +129,7 @@ class JournalStore:
             DeltaFolder.at(path).start_from(noted)
         return self._shared.journal, [self._shared.commit]
 
-    def share(self, version: int, tables: Collection[str]) -> places.Identity | None:
+    def share(self, version: int, tables: Iterable[str]) -> places.Identity | None:
         """Let new processes start from *version*, if it is what was read or appended last (:mod:`~materializer.journal.start`).
 
         Args:
@@ -146,7 +146,7 @@ class JournalStore:
                 return None
             commit = known[-1]
             if commit is not None and self._is_shared and all(row.kind != UNREADABLE for row in cached.rows):
-                shared = start.Start(cached, commit, DeltaFolder.noted(tables))
+                shared = start.Start(cached, commit, DeltaFolder.noted(frozenset(tables)))
                 if shared != self._shared:
                     start.write(self.path, shared)
                     self._shared = shared

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from materializer.errors import LeaseLostError, UnknownAggregateError
-from materializer.journal.state import AggregateState, States
+from materializer.journal.folds import Folds
+from materializer.journal.state import AggregateState, NamedStates, States
 from materializer.journal.unreadable import Broken
 
 
@@ -16,31 +17,34 @@ class View:
 
     Args:
         version: Its version, -1 when there is none.
-        all: Everything that was not dropped, by id: aggregates, and the builds beside them.
-        broken: Aggregates with an unreadable event, by id; *all* has none of them.
+        all: Everything that was not dropped, by id: aggregates, and the builds beside them. Each is folded when it is asked for.
     """
 
     version: int
-    all: States
-    broken: Mapping[str, Broken] = field(default_factory=dict)
-    states: States = field(init=False, repr=False, compare=False)
-    """The aggregates by id, without builds."""
-    _builds: Mapping[str, AggregateState] = field(init=False, repr=False, compare=False)
-    _named: Mapping[str, AggregateState] = field(init=False, repr=False, compare=False)
+    all: Folds
 
-    def __post_init__(self) -> None:
-        states = {key: state for key, state in self.all.items() if not state.builds}
-        object.__setattr__(self, "states", states)
-        object.__setattr__(self, "_builds", {s.builds: s for s in self.all.values() if s.builds})
-        object.__setattr__(self, "_named", {s.name.lower(): s for s in states.values()})
+    @classmethod
+    def of(cls, version: int, states: States) -> View:
+        """Return the view of aggregates and builds that are known, by id."""
+        return cls(version, Folds.of(states))
+
+    @property
+    def states(self) -> NamedStates:
+        """The aggregates by id, without builds."""
+        return self.all.aggregates
+
+    @property
+    def broken(self) -> Mapping[str, Broken]:
+        """Aggregates with an unreadable event, by id; *all* has none of them. To know them, all are folded."""
+        return self.all.broken
 
     def find(self, name: str) -> AggregateState | None:
         """Return the aggregate called *name*, in letters of any case, or None."""
-        return self._named.get(name.lower())
+        return self.all.find(name)
 
     def build_of(self, state: AggregateState) -> AggregateState | None:
         """Return the build beside an aggregate, or None."""
-        return self._builds.get(state.id)
+        return self.all.build_of(state)
 
     def has_basis_of(self, other: View, name: str) -> bool:
         """Whether what was planned for an aggregate from another view is right for this one; see :attr:`AggregateState.basis`."""
@@ -64,7 +68,7 @@ class View:
 
     def broken_named(self, name: str) -> Broken | None:
         """Return the broken aggregate called *name* (or with this id), or None."""
-        return next((b for b in self.broken.values() if name.lower() in {b.name.lower(), b.id}), None)
+        return self.all.broken_named(name)
 
     def named(self, name: str) -> AggregateState:
         """Return the aggregate called *name*, or the aggregate or build with the id *name*.

@@ -70,12 +70,15 @@ def translated(path: str, doing: str, *, wrote: str = NOTHING) -> Iterator[None]
         raise failure(path, doing, exc, wrote=wrote) from exc
 
 
+def no_table(path: str) -> str:
+    """Return in words that there is nothing at a path."""
+    return f"there is no table at '{path}'"
+
+
 def missing(path: str) -> MaterializerError:
     """Return the error for a path that holds no Delta table."""
     if not places.exists(path):
-        return TableNotFoundError(
-            f"there is no table at '{path}'", hint="check the path, or create the table first", path=path
-        )
+        return TableNotFoundError(no_table(path), hint="check the path, or create the table first", path=path)
     return NotADeltaTableError(
         f"'{path}' exists, but holds no Delta log", hint="point to the folder that holds '_delta_log'"
     )

@@ -239,8 +239,8 @@ def _statistics(place: str) -> Iterator[bytes]:
         for number in range(file.metadata.num_row_groups):
             rows = file.read_row_group(number, columns=["add.stats"])["add"].combine_chunks()
             texts = pc.struct_field(rows, "stats")
-            long = texts.filter(pc.greater_equal(pc.binary_length(texts), _LEAST))
-            yield from (text.encode() for text in long.to_pylist())
+            if (pc.max(pc.binary_length(texts)).as_py() or 0) >= _LEAST:
+                yield from (text.encode() for text in texts.to_pylist() if text is not None)
     except pa.ArrowException:
         return
 

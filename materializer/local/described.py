@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from materializer.core.aggregates.decompose import decompose
@@ -9,6 +10,7 @@ from materializer.core.aggregates.registry import find
 from materializer.core.aggregates.rollup import calls_of
 from materializer.core.compiled.definition import SLICE, Definition, key_column
 from materializer.core.compiled.texts_as_numbers import texts_as_numbers
+from materializer.core.language.plain import is_plain
 from materializer.core.spec.spec import AggregateSpec, Call, Formula
 from materializer.core.time.grid import Grid, build
 from materializer.errors import DefinitionError
@@ -71,3 +73,26 @@ def _with_types(formula: Formula, scope: Scope) -> Formula:
 
 def _types(call: Call, scope: Scope) -> tuple[str, ...]:
     return tuple("" if arg == "*" else compiled(arg, scope).kind.text for arg in call.args)
+
+
+def accepted(spec: AggregateSpec, columns: Collection[str]) -> Definition | None:
+    """Return a definition with all its types if it is certain that Spark's analysis takes it with these types; else None.
+
+    What may be wrong with a definition only Spark tells, so a refusal has one set of words.
+
+    Args:
+        spec: The definition, resolved against its source.
+        columns: The columns of the source.
+    """
+    calls = list(calls_of(spec))
+    if spec.having is not None or any(call.order_by for call in calls) or not (spec.sql and is_plain(spec, columns)):
+        return None
+    try:
+        definition = described(spec)
+        with bugs_left_to_spark():
+            rows = Scope({name: kind_of(kind) for name, kind in spec.read_types})
+            conditions = [text for text in (spec.where, *(call.where for call in calls)) if text is not None]
+            are_right = all(compiled(text, rows).kind.text == "boolean" for text in conditions)
+    except (NotLocal, DefinitionError):
+        return None
+    return definition if are_right else None

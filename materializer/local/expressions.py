@@ -129,7 +129,20 @@ def _parsed(sql: str) -> exp.Expr:
         raise NotLocal(f"the text of {sql!r}") from exc
     if lost:
         raise NotLocal(f"{', '.join(lost)} in {sql!r}")
+    if _has_chain(tree):
+        raise NotLocal(f"the order of {sql!r}, which has no brackets")
     return tree
+
+
+def _has_chain(tree: exp.Expr) -> bool:
+    """Return whether the result of a predicate is an operand without brackets, which Spark reads in another order than the parser, or refuses.
+
+    ``a = b > c`` is ``(a = b) > c`` there, and ``a IN (1) IS NULL`` is an error.
+    """
+    return any(
+        isinstance(node.parent, exp.Binary | exp.In | exp.Between) and not isinstance(node.parent, exp.Connector)
+        for node in tree.find_all(exp.Predicate, exp.Not)
+    )
 
 
 def _words(sql: str) -> Counter[str]:

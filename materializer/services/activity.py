@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 from materializer.core.time.spans import Span
 from materializer.errors.base import masked
@@ -36,6 +36,9 @@ PAUSE: Final = 300.0
 """Seconds in which a listener hears nothing after it failed."""
 
 
+_Item = TypeVar("_Item")
+
+
 class Phase(StrEnum):
     """What a command does at the moment."""
 
@@ -47,12 +50,16 @@ class Phase(StrEnum):
     WRITING = "writing"
     COMMITTING = "committing"
     PUBLISHING = "publishing the next version"
+    DEFINING = "checking definitions"
+    APPLYING = "writing definitions"
 
 
-_HEARD: Final[ContextVar[Callable[[Phase], None] | None]] = ContextVar("heard", default=None)
+Hear: TypeAlias = Callable[[str], None]
+"""Takes what a command does from now on."""
+_HEARD: Final[ContextVar[Hear | None]] = ContextVar("heard", default=None)
 
 
-def heard() -> Callable[[Phase], None] | None:
+def heard() -> Hear | None:
     """Return what hears of phases, which a thread of the command cannot ask for itself; None if nothing does."""
     return _HEARD.get()
 
@@ -64,8 +71,17 @@ def tell_phase(phase: Phase) -> None:
         hear(phase)
 
 
+def tell_each(phase: Phase, items: Sequence[_Item]) -> Iterator[_Item]:
+    """Yield *items*, and tell how many of them the phase has done."""
+    hear = heard()
+    for done, item in enumerate(items):
+        if hear is not None:
+            hear(f"{phase}, {done:,} of {len(items):,}")
+        yield item
+
+
 @contextmanager
-def hearing(hear: Callable[[Phase], None] | None) -> Iterator[None]:
+def hearing(hear: Hear | None) -> Iterator[None]:
     """Call *hear* with each phase that begins during the block."""
     token = _HEARD.set(hear)
     try:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Final
 
 from materializer.core.aggregates.decompose import decompose
 from materializer.core.compiled.bucket_sql import slices_sql, spans_sql
 from materializer.core.compiled.definition import SLICE, Definition, key_column, quoted
-from materializer.core.spec.spec import AggregateSpec
-from materializer.core.time.grid import build, slices
+from materializer.core.spec.spec import AggregateSpec, GridSpec, Resolution, TimeType
+from materializer.core.time.grid import Grid, build, slices
 from materializer.core.time.slice_column import SliceColumn
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.journal.events import SourceIdentity
-from materializer.journal.state import AggregateState
+from materializer.journal.state import AggregateState, spec_of
 from materializer.lake import places
 from materializer.lake.table import DeltaFolder
 
@@ -56,9 +57,7 @@ class Aggregate:
         definition = compiled(state)
         paths = {
             "partials": partials_path(root, state.name, state.data_version),
-            "output": build_path(root, state.name, state.data_version)
-            if state.builds
-            else output_path(root, state.name),
+            "output": output_of(state, root),
             "quarantine": f"{root}/{state.name}/quarantine",
             "failing": f"{root}/{state.name}/failing",
             "changes": f"{root}/{state.name}/changes",
@@ -111,17 +110,47 @@ def compiled(state: AggregateState) -> Definition:
     return definition
 
 
-def _compile(state: AggregateState) -> Definition:
-    spec = AggregateSpec.from_json(state.spec)
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """What a definition says of time.
+
+    Args:
+        spec: The resolved definition.
+        grid: Its division of time; of an engine the slices.
+    """
+
+    spec: AggregateSpec
+    grid: Grid
+
+    @property
+    def time_type(self) -> TimeType:
+        """Type of the time column."""
+        return self.grid.time_type
+
+
+def timed(state: AggregateState) -> Timed:
+    """Return what the definition of an aggregate says of time, for which its expressions are not compiled."""
+    spec = spec_of(state)
     if spec.time_type is None:
         msg = f"the journal holds an unresolved definition of {state.name}"
         raise ValueError(msg)
+    grid = _grid_of(spec.grid, spec.time_type, spec.resolution)
+    return Timed(spec, slices(grid) if spec.is_engine else grid)
+
+
+@lru_cache(1_024)
+def _grid_of(spec: GridSpec, time_type: TimeType, resolution: Resolution) -> Grid:
+    """Return the grid of a declaration; many definitions have the same one."""
+    return build(spec, time_type, resolution)
+
+
+def _compile(state: AggregateState) -> Definition:
+    time = timed(state)
+    spec, grid = time.spec, time.grid
     columns = {t: tuple((str(n), str(ty)) for n, ty in state.schemas[t]) for t in ("partials", "output")}
-    grid = build(spec.grid, spec.time_type, spec.resolution)
     if spec.is_engine:
         from materializer.core.engines.compile import compile_engine, result_layout  # noqa: PLC0415 (only engines)
 
-        grid = slices(grid)
         engine = compile_engine(spec, [name for name, _ in columns["partials"]])
         layout = result_layout(spec, columns["partials"], engine.layout)
     else:
@@ -163,6 +192,11 @@ def build_path(root: str, name: str, data_version: str) -> str:
 def output_path(root: str, name: str) -> str:
     """Return where the output of an aggregate lies, for readers."""
     return f"{root}/{name}/output"
+
+
+def output_of(state: AggregateState, root: str) -> str:
+    """Return where the output of an aggregate or of a build lies."""
+    return build_path(root, state.name, state.data_version) if state.builds else output_path(root, state.name)
 
 
 def is_made_for(folder: DeltaFolder, which: str, aggregate: str) -> bool:

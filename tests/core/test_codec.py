@@ -40,6 +40,14 @@ class Listed:
     note: str = ""
 
 
+@json_fields(later=["note"])
+@dataclass(frozen=True)
+class Plain:
+    first: int
+    last: int = 9
+    note: str = ""
+
+
 SHAPE = Shape("square", (Point(1, 2), Point(3)), Colour.RED, (2, "b"), {"old": (4, 5)}, 90, [{"a": None}])
 STORED = {
     "name": "square",
@@ -79,6 +87,11 @@ def test_a_class_says_what_it_writes_and_what_came_later() -> None:
     assert Listed(1, 2) == from_json(Listed, {"1st": 1, "last": 2, "more": 3})
     with pytest.raises(KeyError):
         from_json(Listed, {"1st": 1})
+    assert (
+        Plain(1, 2) == from_json(Plain, {"first": 1, "last": 2}) == from_json(Plain, {"first": 1, "last": 2, "more": 3})
+    )
+    with pytest.raises(KeyError):
+        from_json(Plain, {"first": 1})
 
 
 def test_a_list_may_be_short_where_its_class_has_defaults() -> None:

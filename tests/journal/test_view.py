@@ -39,7 +39,7 @@ def test_each_of_many_is_found_without_looking_at_the_others() -> None:
     A lake is walked through when it is read; 10,000 questions more walk through nothing.
     """
     every = Counting(crowd(5_000))
-    view = View(3, every)
+    view = View.of(3, every)
     before = every.seen
 
     for n in range(5_000):
@@ -54,7 +54,7 @@ def test_builds_are_no_aggregates() -> None:
     """
     A build is found by its id and beside its aggregate, and is not listed.
     """
-    view = View(3, crowd(3))
+    view = View.of(3, crowd(3))
 
     assert ["a0", "a1", "a2"] == list(view.states)
     assert "b1" == view.named("b1").id

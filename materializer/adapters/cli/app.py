@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -89,6 +90,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: Arguments without the program's name; the process's own by default.
     """
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # Arrow's own pool keeps what two threads have freed
+    gc.set_threshold(
+        100_000, 20, 100
+    )  # a command makes many values, which live until it ends: to look for circles costs a quarter of it
     show_logs()
     arguments = list(sys.argv[1:] if argv is None else argv)
     if completion.is_asked():

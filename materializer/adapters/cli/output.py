@@ -14,6 +14,7 @@ import shutil
 import sys
 import traceback
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from threading import Event
 from typing import Any, Protocol, TextIO
 
@@ -44,6 +45,9 @@ class Output(Protocol):
 
     def announce(self, result: Result) -> None:
         """Show people a result before the work on it begins; programs get it at the end only."""
+
+    def waiting(self, name: str) -> AbstractContextManager[object]:
+        """Return a context manager that says what a command does as long as its block goes on."""
 
     def watch(self, name: str, time_type: Shown, *, is_long: bool) -> Watch:
         """Return a watch that shows the progress of a refresh; *is_long* when it has many runs."""
@@ -128,6 +132,10 @@ class TextOutput:
     def announce(self, result: Result) -> None:
         """See :class:`Output`."""
         self.show(result)
+
+    def waiting(self, name: str) -> AbstractContextManager[object]:
+        """See :class:`Output`."""
+        return Heartbeat(name, self._err.text, self._wait)
 
     def watch(self, name: str, time_type: Shown, *, is_long: bool) -> Watch:
         """See :class:`Output`."""
@@ -228,6 +236,10 @@ class JsonOutput:
         """See :class:`Output`."""
         if self._tells_progress:
             self._err.text(result.lines(WIDTH))
+
+    def waiting(self, name: str) -> AbstractContextManager[object]:
+        """See :class:`Output`."""
+        return Heartbeat(name, self._err.text, self._wait) if self._tells_progress else nullcontext()
 
     def watch(self, name: str, time_type: Shown, *, is_long: bool) -> Watch:
         """See :class:`Output`."""

@@ -49,7 +49,7 @@ class Heartbeat:
         self._name = name
         self._write = write
         self._wait = wait
-        self._phase = Phase.READING
+        self._phase: str = Phase.READING
         self._ended = threading.Event()
         self._closing = ExitStack()
 
@@ -66,7 +66,7 @@ class Heartbeat:
     ) -> None:
         self._closing.close()
 
-    def _hear(self, phase: Phase) -> None:
+    def _hear(self, phase: str) -> None:
         self._phase = phase
 
     def _beat(self) -> None:

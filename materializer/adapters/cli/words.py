@@ -189,6 +189,8 @@ _GLUE = "\u00a0"
 
 
 def _glue(text: str) -> str:
+    if "[" not in text:
+        return text
     out, depth = [], 0
     for at, char in enumerate(text):
         depth += char == "["

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -67,7 +67,7 @@ class MemoryStore(RowStore):
     def _conflict(self, expected: int) -> JournalConflictError:
         return JournalConflictError(f"another process committed after version {expected}", expected=expected)
 
-    def share(self, version: int, tables: Collection[str]) -> None:
+    def share(self, version: int, tables: Iterable[str]) -> None:
         """Do nothing: there are no files."""
 
     def commits_since_snapshot(self) -> int:

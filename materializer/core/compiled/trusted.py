@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final
 
 from materializer.core.spec.spec import NAME, AggregateSpec, Call, Formula
@@ -38,7 +39,7 @@ def problems_of(spec: AggregateSpec) -> Iterator[str]:
     if not NAME.match(spec.name):
         yield f"its name is {spec.name[:60]!r}"
     for text in _texts(spec):
-        yield from why_not_called(text)
+        yield from _refusals(text)
     for function in _functions(spec):
         if not function.isidentifier() or function in _NO_AGGREGATES:
             yield f"it aggregates by {function[:60]!r}"
@@ -47,6 +48,12 @@ def problems_of(spec: AggregateSpec) -> Iterator[str]:
             yield f"it has a type {kind[:60]!r}"
     if spec.rolls_up is not None:
         yield from problems_of(spec.rolls_up)
+
+
+@lru_cache(4_096)
+def _refusals(text: str) -> tuple[str, ...]:
+    """Return what :func:`why_not_called` yields, once for each text: many definitions have the same ones."""
+    return tuple(why_not_called(text))
 
 
 def why_not_called(text: str) -> Iterator[str]:
@@ -59,6 +66,7 @@ def why_not_called(text: str) -> Iterator[str]:
     yield from refused_calls(text)
 
 
+@lru_cache(1_024)
 def _is_type(text: str) -> bool:
     """Return whether a text is one type, whatever the fields of a struct are called: behind its last bracket nothing stands."""
     if not _NESTED.match(text):

@@ -43,7 +43,7 @@ from materializer.lake.write.replace_keys import replace_keys
 from materializer.local.executor import LocalExecutor
 from materializer.local.kinds import NotLocal, TooLarge
 from materializer.services import processes
-from materializer.services.activity import Phase, heard, hearing, tell_phase
+from materializer.services.activity import Hear, Phase, heard, hearing, tell_phase
 from materializer.services.aggregate import refuse_links
 from materializer.services.commit.commit_info import changed_in, note_of
 from materializer.services.commit.counters import Counters
@@ -183,7 +183,7 @@ class DeltaPorts(SwitchTables):
         ):
             raise failure
 
-    def _write_table(self, plan: Plan, result: Computed, which: Which, hear: Callable[[Phase], None] | None) -> None:
+    def _write_table(self, plan: Plan, result: Computed, which: Which, hear: Hear | None) -> None:
         self._checkpoint(f"writing_{which}")
         table = result.partials if which is Which.PARTIALS else result.output
         spans = plan.replaced if result.spans is None else result.spans

@@ -40,13 +40,14 @@ from materializer.lake import places
 from materializer.lake.failures import translated
 from materializer.lake.log import feed_reaches_back
 from materializer.lake.table import DeltaFolder
+from materializer.services.activity import Phase, tell_each
 from materializer.services.aggregate import output_path, partials_path
 from materializer.services.definitions import calendars, impact, lineage, outputs, rolled_up, samples, suites, waiting
 from materializer.services.definitions.batch import Awaited, Batch
 from materializer.services.definitions.changes import CheckedDefinition, DefinitionChange, Reads, ReusedPartials
 from materializer.services.definitions.refusals import refuse_policies, refuse_unstorable
 from materializer.services.definitions.sources import missing_feed, named_in, resolve_source
-from materializer.services.definitions.tables import create_tables, schemas_of, was_dropped
+from materializer.services.definitions.tables import create_tables, types_of, was_dropped
 
 if TYPE_CHECKING:
     from materializer.spark.run.spark import Spark
@@ -115,7 +116,7 @@ class Definitions:
         batch = Batch(self._root, self._config.sources, self._journal.view(), specs)
         problems: list[Problem] = []
         prepared: list[CheckedDefinition] = []
-        for spec in batch.ordered():
+        for spec in tell_each(Phase.DEFINING, list(batch.ordered())):
             if found := batch.problems_of(spec):
                 problems += found
                 batch.refuse(spec)
@@ -247,13 +248,12 @@ class Definitions:
         if problems := batch.misfits_of_parent(resolved):
             raise DefinitionError(problems)
         refuse_policies(resolved)
-        analysed = self._engine().analyse(resolved, folder.schema_json())
+        typed, schemas = types_of(resolved, folder, self._config, self._engine)
         version = folder.head().version
-        schemas = schemas_of(analysed)
         refuse_policies(resolved, schemas)
-        refuse_unstorable(analysed.spec, schemas)
+        refuse_unstorable(typed, schemas)
         applied = AggregateSpec.from_json(existing.spec).suites if existing else ()
-        checked = replace(analysed.spec, suites=self._suites(analysed.spec, schemas, folder, applied))
+        checked = replace(typed, suites=self._suites(typed, schemas, folder, applied))
         parent = lineage.parent_of(source.path, self._root, batch.states)
         reads = "" if parent is None else parent.name
         if existing is None:

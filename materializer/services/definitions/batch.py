@@ -12,7 +12,7 @@ from typing import Any
 from materializer.core.spec.spec import AggregateSpec
 from materializer.errors import Problem
 from materializer.journal.events import SourceIdentity
-from materializer.journal.state import AggregateState
+from materializer.journal.state import AggregateState, NamedStates
 from materializer.journal.view import View
 from materializer.lake import places
 from materializer.lake.features import TableFeatures
@@ -58,6 +58,42 @@ class Awaited:
         )
 
 
+class _Together(NamedStates):
+    """The aggregates of a lake, and new ones beside them.
+
+    Args:
+        there: The aggregates of the lake.
+    """
+
+    def __init__(self, there: NamedStates) -> None:
+        self._there = there
+        self._new: dict[str, AggregateState] = {}
+        self._named: dict[str, AggregateState] = {}
+
+    def add(self, state: AggregateState) -> None:
+        """Add a new one."""
+        self._new[state.id] = self._named[state.name.lower()] = state
+
+    def __getitem__(self, key: str) -> AggregateState:
+        return self._new[key] if key in self._new else self._there[key]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._there
+        yield from self._new
+
+    def __len__(self) -> int:
+        return len(self._there) + len(self._new)
+
+    def find(self, name: str) -> AggregateState | None:
+        """Return the aggregate called *name*, in letters of any case, or None."""
+        return self._named.get(name.lower()) or self._there.find(name)
+
+    def mentioning(self, *texts: str) -> Iterator[AggregateState]:
+        """Yield the aggregates whose events may have all of some texts, and the new ones."""
+        yield from self._there.mentioning(*texts)
+        yield from self._new.values()
+
+
 class Batch:
     """The definitions of one command, over what a lake has.
 
@@ -70,13 +106,15 @@ class Batch:
 
     def __init__(self, root: str, sources: Mapping[str, str], view: View, specs: Sequence[AggregateSpec]) -> None:
         self.view = view
-        self.states: dict[str, AggregateState] = dict(view.states)
+        self.states = _Together(view.states)
         """The aggregates of the lake, and those of the batch that are checked already and new."""
         self._root = root
         self._sources = sources
         self._specs = {spec.name.lower(): spec for spec in specs}
         self._refused: set[str] = set()
         self._checked: dict[str, AggregateSpec] = {}
+        self._read_at: dict[str, list[str]] = {}
+        self._outputs = {self.output(spec.name): spec for spec in reversed(self._specs.values())}
 
     # -- what reads what -------------------------------------------------------------------------------------------------
 
@@ -92,8 +130,9 @@ class Batch:
             if named is None and self.view.find(spec.source) is not None:
                 return None
         given = self._sources.get(spec.source, spec.source)
-        paths = {places.resolved(places.inside(self._root, given)), places.resolved(given)}
-        return next((s for s in self._specs.values() if self.output(s.name) in paths), None)
+        if given not in self._read_at:
+            self._read_at[given] = [places.resolved(place) for place in (places.inside(self._root, given), given)]
+        return next((self._outputs[path] for path in self._read_at[given] if path in self._outputs), None)
 
     def ordered(self) -> Iterator[AggregateSpec]:
         """Yield the definitions, those that others read before these, else as they were given."""
@@ -110,7 +149,7 @@ class Batch:
     def cycle(self, spec: AggregateSpec) -> list[str]:
         """Return the names of the aggregates through which *spec* would read itself, it first and last; [] when it does not."""
         names, at = [spec.name], self._parent_name(spec.name)
-        while at is not None and len(names) <= len(self._specs) + len(self.view.states):
+        while at is not None and at not in names[1:]:  # else a damaged journal holds a circle
             names.append(at)
             if at.lower() == spec.name.lower():
                 return names
@@ -149,9 +188,7 @@ class Batch:
         """Note that *spec*, resolved, has none."""
         self._checked[spec.name.lower()] = spec
         if self.view.find(spec.name) is None:
-            self.states[f"new {spec.name}"] = AggregateState(
-                f"new {spec.name}", spec.name, spec.as_json(), "", source, schemas, {}, 0
-            )
+            self.states.add(AggregateState(f"new {spec.name}", spec.name, spec.as_json(), "", source, schemas, {}, 0))
 
     def awaited(self, spec: AggregateSpec) -> tuple[SourceIdentity, Awaited] | None:
         """Return the output that *spec* reads when it is made by this command: where it will lie, and what it will hold."""

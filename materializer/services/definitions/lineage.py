@@ -8,6 +8,7 @@ buckets, each of them has to lie in one of its own: :mod:`materializer.core.time
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
@@ -20,7 +21,7 @@ from materializer.core.time.instants import DAY, render
 from materializer.core.time.nesting import misfit
 from materializer.core.time.spans import NEG_INF
 from materializer.errors import DefinitionError, Problem
-from materializer.journal.state import AggregateState, States
+from materializer.journal.state import AggregateState, NamedStates, States, by_name, spec_of
 from materializer.lake import places
 
 AGAIN: Final[Mapping[str, frozenset[str]]] = {
@@ -48,6 +49,8 @@ NEVER: Final = 64
 
 def maker_of(path: str, root: str) -> str:
     """Return the name of the aggregate of this lake that has its output, or its partials, at *path*; "" without one."""
+    if "/output" not in path and "/partials/" not in path:
+        return ""
     folder = f"{places.resolved(root)}/"
     name, _, which = path.removeprefix(folder).partition("/")
     return name if path.startswith(folder) and (which == "output" or which.startswith("partials/")) else ""
@@ -56,12 +59,15 @@ def maker_of(path: str, root: str) -> str:
 def parent_of(path: str, root: str, states: States) -> AggregateState | None:
     """Return the aggregate whose output or partials lie at *path*, or None."""
     name = maker_of(path, root)
-    return next((s for s in states.values() if s.name == name), None) if name else None
+    found = by_name(states, name) if name else None
+    return found if found is not None and found.name == name else None
 
 
 def readers_of(name: str, root: str, states: States) -> list[AggregateState]:
     """Return the aggregates, and next versions of aggregates, that read an aggregate, by name."""
-    return sorted((s for s in states.values() if maker_of(s.source.path, root) == name), key=lambda s: s.name.lower())
+    folder = json.dumps(f"{places.resolved(root)}/{name}/")[:-1]
+    found = states.mentioning(folder) if isinstance(states, NamedStates) else states.values()
+    return sorted((s for s in found if maker_of(s.source.path, root) == name), key=lambda s: s.name.lower())
 
 
 def dropped_with(state: AggregateState, root: str, everything: States) -> list[AggregateState]:
@@ -121,7 +127,7 @@ def _slower_and_finer(states: States, ranks: Mapping[str, _Rank]) -> Iterator[tu
         if len({rank[0] for rank, _ in siblings}) == 1:
             continue
         has = {s.name: {str(name) for name, _ in s.schemas["partials"]} for _, s in siblings}
-        needs = {s.name: has[s.name] - {key.name for key in AggregateSpec.from_json(s.spec).keys} for _, s in siblings}
+        needs = {s.name: has[s.name] - {key.name for key in spec_of(s).keys} for _, s in siblings}
         for rank, fine in siblings:
             for its, coarse in siblings:
                 if its[0] < rank[0] and its[2:] > rank[2:] and needs[coarse.name] <= has[fine.name]:
@@ -143,7 +149,7 @@ def _length(state: AggregateState) -> float:
     """Return how long the buckets of an aggregate are, about; 0 for an engine, which no other is computed from."""
     if state.is_engine:
         return 0
-    width = AggregateSpec.from_json(state.spec).grid.width
+    width = spec_of(state).grid.width
     return width.micros + width.days * DAY + width.months * 30 * DAY if width.ticks is None else width.ticks
 
 
@@ -158,7 +164,7 @@ def chain_of(state: AggregateState, root: str, states: States) -> list[Aggregate
 def over_final_rows(spec: AggregateSpec, path: str, root: str, states: States) -> AggregateSpec:
     """Return *spec*, which reads the table at *path*, so that open windows of an engine do not count."""
     parent = parent_of(path, root, states)
-    if parent is None or not AggregateSpec.from_json(parent.spec).is_engine:
+    if parent is None or not spec_of(parent).is_engine:
         return spec
     where = "is_final" if spec.where is None else f"{group(spec.where)} AND is_final"
     return replace(spec, where=where, reads=tuple(sorted({*spec.reads, "is_final"})))
@@ -172,7 +178,7 @@ def problems_of(spec: AggregateSpec, path: str, root: str, states: States) -> li
     if _leads_to(parent, spec.name, root, states):
         message = f"{spec.name}: it would read '{parent.name}', which reads '{spec.name}'"
         return [Problem("definition.cycle", message, "name another source", about=parent.name)]
-    made = AggregateSpec.from_json(parent.spec)
+    made = spec_of(parent)
     if spec.is_engine or made.is_engine or spec.rolls_up is not None:
         return []
     formulas = {m.name.casefold(): m.formula for m in made.measures}
@@ -230,7 +236,7 @@ class Form:
     @classmethod
     def of(cls, state: AggregateState, which: str) -> Form:
         """Return the definition of *state*."""
-        return cls(AggregateSpec.from_json(state.spec), which, str(state.source.path))
+        return cls(spec_of(state), which, str(state.source.path))
 
 
 def misfits_of_child(spec: AggregateSpec, parents: Iterable[Form]) -> list[Problem]:

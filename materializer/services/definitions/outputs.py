@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from materializer.core.spec.spec import AggregateSpec
 from materializer.core.spec.table_names import OUTPUT, same
 from materializer.errors import CatalogRefusedError, DefinitionError, NameTakenError, Problem
-from materializer.journal.state import AggregateState, States
+from materializer.journal.state import AggregateState, States, spec_of
 from materializer.services.aggregate import output_path
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def refuse_name(
     if not name or (existing is not None and same(existing.table) == same(name)):
         return
     for state in states.values():
-        asked = AggregateSpec.from_json(state.spec).property_map.get(OUTPUT, "")
+        asked = spec_of(state).property_map.get(OUTPUT, "")
         if state.name.lower() != spec.name.lower() and same(name) in (same(asked), same(state.table)):
             message = f"{spec.name}: the output of '{state.name}' has the name '{name}'"
             raise DefinitionError([Problem(NameTakenError.code, message, "choose another name", about=name)])

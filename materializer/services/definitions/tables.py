@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from materializer.config import Config
 from materializer.core.compiled.definition import SLICE, key_column
 from materializer.core.spec.spec import AggregateSpec
 from materializer.errors import NOTHING, MaterializerError
@@ -21,7 +22,9 @@ _MARK: Final = "_dropped"
 """File in the folder of an aggregate, with its id: the aggregate is being dropped, or was."""
 
 if TYPE_CHECKING:
+    from materializer.services.definitions.batch import Awaited
     from materializer.spark.describe.analyse import Analysed
+    from materializer.spark.run.spark import Spark
 
 
 def schemas_of(analysed: Analysed) -> dict[str, Any]:
@@ -31,6 +34,30 @@ def schemas_of(analysed: Analysed) -> dict[str, Any]:
     partials = [[SLICE, time_type], *([key_column(n), t] for n, t in analysed.key_types)]
     partials += [[f.name, f.dataType.simpleString()] for f in analysed.partial_schema]
     return {"partials": partials, "output": [[f.name, f.dataType.simpleString()] for f in analysed.output_schema]}
+
+
+def types_of(
+    spec: AggregateSpec, source: DeltaFolder | Awaited, config: Config, engine: Callable[[], Spark]
+) -> tuple[AggregateSpec, dict[str, Any]]:
+    """Return a definition with its types, and the columns of its tables: from this process if it is certain of them, else from Spark.
+
+    Args:
+        spec: The definition, resolved against its source.
+        source: Its source.
+        config: Settings; with ``executor = spark`` Spark is always asked.
+        engine: Starts Spark on first use.
+
+    Raises:
+        DefinitionError: If Spark refuses it.
+    """
+    from materializer.local.described import accepted  # noqa: PLC0415 (loads the parser)
+
+    local = None if config.executor == "spark" else accepted(spec, [name for name, _ in source.schema()])
+    if local is None:
+        analysed = engine().analyse(spec, source.schema_json())
+        return analysed.spec, schemas_of(analysed)
+    columns = {"partials": local.partial_columns, "output": local.output_columns}
+    return local.spec, {which: [list(column) for column in found] for which, found in columns.items()}
 
 
 def create_tables(

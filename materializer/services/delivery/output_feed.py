@@ -30,11 +30,11 @@ import pyarrow as pa
 
 from materializer.core.compiled.bucket_sql import slices_sql
 from materializer.core.refresh.output_feed import META, NOTE, Reason, is_on, reasons_from_json
-from materializer.core.spec.spec import AggregateSpec, TimeType
+from materializer.core.spec.spec import TimeType
 from materializer.core.time.slice_column import SliceColumn
 from materializer.core.time.spans import SpanSet
 from materializer.errors import LeaseHeldError, LogGapError, SourceDamagedError, UsageError, WriteFencedError
-from materializer.journal.state import AggregateState
+from materializer.journal.state import AggregateState, spec_of
 from materializer.lake import output_diff as in_driver
 from materializer.lake.log import Commit, read_commit
 from materializer.lake.rows import row_count, size_of
@@ -123,7 +123,7 @@ class _Behind:
 
 
 def _is_wanted(state: AggregateState) -> bool:
-    return not state.builds and is_on(AggregateSpec.from_json(state.spec))
+    return not state.builds and is_on(spec_of(state))
 
 
 def _behind(aggregate: Aggregate) -> _Behind:

@@ -9,7 +9,7 @@ from materializer.journal.state import AggregateState
 def dirty_below_newest(state: AggregateState) -> SpanSet:
     """Return what is dirty below the newest row and a refresh can mend; the tail above it is not news."""
     top = max(state.extent_end, state.threshold)
-    if top == NEG_INF:
+    if all(entry.span.start >= top for entry in state.log.entries):
         return SpanSet()
     return SpanSet.union(e.span for e in state.computable.cut(SpanSet.of(Span(NEG_INF, top))).taken)
 

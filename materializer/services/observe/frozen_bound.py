@@ -22,13 +22,12 @@ from materializer.core.engines.base import WindowEngine
 from materializer.core.policy.retention import OUTPUT, PROPERTIES, SOURCE, edge, length
 from materializer.core.refresh.invalidation import Cause, Entry
 from materializer.core.refresh.strategies import reason_of
-from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.grid import Grid
 from materializer.core.time.instants import render
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import FrozenWindowError, RetiredWindowError
 from materializer.journal.events import Frozen, Retired
-from materializer.journal.state import AggregateState
+from materializer.journal.state import AggregateState, spec_of
 from materializer.journal.view import View
 
 FOLLOWED = SOURCE
@@ -37,7 +36,7 @@ FOLLOWED = SOURCE
 
 def wanted(state: AggregateState, grid: Grid, name: str) -> int:
     """Return the bound that a retention asks for as of the newest row that it follows; ``NEG_INF`` without one."""
-    width = length(AggregateSpec.from_json(state.spec).property_map, name)
+    width = length(spec_of(state).property_map, name)
     return NEG_INF if width is None else edge(width, min(state.extent_end, state.followed_end), grid)
 
 
@@ -50,7 +49,7 @@ def counts_anew(state: AggregateState, clock_edge: int) -> bool:
     """
     if state.followed_end == POS_INF and state.extent_end <= clock_edge:
         return False
-    return any(name in AggregateSpec.from_json(state.spec).property_map for name in PROPERTIES)
+    return any(name in spec_of(state).property_map for name in PROPERTIES)
 
 
 def cut_edge(definition: Definition, bound: int) -> int:

@@ -23,7 +23,7 @@ from materializer.errors import (
 )
 from materializer.journal.events import Aborted, Captured, Event, Frozen, Retired
 from materializer.journal.fold import apply
-from materializer.journal.state import AggregateState, States
+from materializer.journal.state import AggregateState, NamedStates
 from materializer.lake.extent import Extent, files
 from materializer.lake.keys import wanted, why_not_recorded
 from materializer.lake.log import LogGapError
@@ -91,7 +91,7 @@ class Observation:
         """Return an observation of the same tables, over another source."""
         return Observation(self._journal, aggregate, self._config, self._engine)
 
-    def others(self) -> tuple[str, States]:
+    def others(self) -> tuple[str, NamedStates]:
         """Return the root of the lake, and all its aggregates as the journal was read last."""
         return self._journal.root, self._journal.last_view.states
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from materializer.core.spec.spec import AggregateSpec
 from materializer.core.spec.widening import is_wider
-from materializer.journal.state import AggregateState
+from materializer.journal.state import AggregateState, spec_of
 from materializer.lake.capture import source_marks
 from materializer.lake.table import DeltaFolder, TableHead
 from materializer.services.definitions.replaced import goes_on
@@ -101,13 +100,13 @@ def to_come(state: AggregateState) -> SourceBreak | None:
     head = DeltaFolder.at(state.source.path).head()
     if head.version < state.cursor or (head.table_id != state.source.table_id and not goes_on(state)):
         return None
-    return found(state, head.version, [name for name, _ in AggregateSpec.from_json(state.spec).read_types])
+    return found(state, head.version, [name for name, _ in spec_of(state).read_types])
 
 
 def misfits(state: AggregateState) -> Iterator[Misfit]:
     """Yield the columns that are read and that the source no longer has, or has with another type."""
     now = {name.lower(): kind for name, kind in DeltaFolder.at(state.source.path).schema()}
-    for name, kind in AggregateSpec.from_json(state.spec).read_types:
+    for name, kind in spec_of(state).read_types:
         found = now.get(name.lower())
         if found != kind:
             other = now_called(state, name) if found is None else None

@@ -7,6 +7,7 @@ reading its partials costs less than reading the raw rows.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
@@ -141,7 +142,8 @@ def _finer(observation: Observation, version: int) -> Iterator[_Finer]:
     ours = observation.aggregate
     root, states = observation.others()
     wanted = {p.name for p in ours.definition.layout.partials}
-    for state in sorted(states.values(), key=lambda s: s.name):
+    named = (json.dumps(text) for text in (ours.source.path, *sorted(wanted)))
+    for state in sorted(states.mentioning(*named), key=lambda s: s.name):
         has = {str(name) for name, _ in state.schemas["partials"]}
         is_other = state.id != ours.aggregate_id and state.source == ours.source
         if not is_other or not wanted <= has or len(state.spec["keys"]) < len(ours.definition.spec.keys):

@@ -9,7 +9,7 @@ from materializer.core.time.spans import NEG_INF
 from materializer.errors import MaterializerError, TableNotFoundError
 from materializer.journal.state import AggregateState, States
 from materializer.lake.log import has_change
-from materializer.lake.table import DeltaFolder
+from materializer.lake.table import DeltaFolder, TableHead
 from materializer.services.definitions import rolled_up
 from materializer.services.definitions.lineage import maker_of
 from materializer.services.observe import source_breaks
@@ -75,6 +75,8 @@ class Chains:
     states: States
     _seen: dict[str, Seen] = field(default_factory=dict)
     _changes: dict[tuple[str, int, int], bool] = field(default_factory=dict)
+    _heads: dict[str, TableHead] = field(default_factory=dict)
+    _problems: dict[str, str] = field(default_factory=dict)
     _named: dict[str, AggregateState] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -106,6 +108,21 @@ class Chains:
             self._changes[key] = has_change(*key)
         return self._changes[key]
 
+    def _head(self, path: str) -> TableHead:
+        if path not in self._heads:
+            self._heads[path] = DeltaFolder.at(path).head()
+        return self._heads[path]
+
+    def _problem(self, state: AggregateState, head: TableHead) -> str:
+        """Return why a source is not the one that was captured; aggregates that captured the same have the same answer."""
+        if head.table_id != state.source.table_id or head.version != state.cursor:
+            return source_breaks.problem(state, head)
+        mark = state.mark
+        key = f"{mark.file} {mark.commits.get(str(state.cursor))} {state.source.path}"
+        if key not in self._problems:
+            self._problems[key] = source_breaks.problem(state, head)
+        return self._problems[key]
+
     def _look(self, state: AggregateState) -> Seen:
         newest, problem = None, ""
         try:
@@ -114,9 +131,9 @@ class Chains:
         except MaterializerError as exc:
             problem = exc.message
         try:
-            head = DeltaFolder.at(state.source.path).head()
+            head = self._head(state.source.path)
             newest = head.version
-            problem = problem or source_breaks.problem(state, head)
+            problem = problem or self._problem(state, head)
         except TableNotFoundError as exc:
             problem = f"{exc.message}; {missing_source(state, self.root)}"
         except MaterializerError as exc:

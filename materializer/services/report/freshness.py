@@ -20,7 +20,7 @@ from materializer.core.time.spans import NEG_INF, Span, SpanSet
 from materializer.errors import MaterializerError
 from materializer.journal.state import AggregateState
 from materializer.lake.log import LogGapError, read_commit
-from materializer.services.aggregate import Aggregate
+from materializer.services.aggregate import timed
 from materializer.services.report.chain import Seen
 
 
@@ -39,24 +39,23 @@ class Freshness:
     is_kept: bool | None
 
 
-def freshness_of(promise: Width, chain: Sequence[Seen], root: str, *, now: int | None) -> Freshness:
+def freshness_of(promise: Width, chain: Sequence[Seen], *, now: int | None) -> Freshness:
     """Return the staleness of an aggregate, compared with its promise.
 
     Args:
         promise: The largest staleness that is promised.
         chain: The aggregate, and what it reads as far as these are aggregates of the lake.
-        root: The lake's root.
         now: Microseconds since the epoch, an integer for integer time, or None when it is not known.
     """
     state = chain[0].state
-    shown, grid = _shown_below(state), _grid_of(state, root)
+    shown, grid = _shown_below(state), timed(state).grid
     if shown == NEG_INF:
         return Freshness(promise, None, False)
     if now is None:
         return Freshness(promise, None, None)
-    above = [seen for seen in chain[1:] if has_clock(grid) and has_clock(_grid_of(seen.state, root))]
+    above = [seen for seen in chain[1:] if has_clock(grid) and has_clock(timed(seen.state).grid)]
     changes = [_not_shown(state, grid, chain[0].changed, shown)]
-    changes += [_not_shown(s.state, _grid_of(s.state, root), s.changed, _shown_below(s.state)) for s in above]
+    changes += [_not_shown(s.state, timed(s.state).grid, s.changed, _shown_below(s.state)) for s in above]
     since = min(chain_of(*changes), default=now)
     is_kept = since >= micros_of(back(now, promise, grid), grid)
     is_known = all(s.changed == s.state.cursor or (s.changed is not None and has_clock(grid)) for s in chain)
@@ -66,10 +65,6 @@ def freshness_of(promise: Width, chain: Sequence[Seen], root: str, *, now: int |
         None if since == NEG_INF else stale / SECOND if has_clock(grid) else stale,
         is_kept if is_known or not is_kept else None,
     )
-
-
-def _grid_of(state: AggregateState, root: str) -> Grid:
-    return Aggregate.of(state, root).definition.grid
 
 
 def _shown_below(state: AggregateState) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -11,20 +11,22 @@ from materializer.core.policy.policies import has_clock, promise_of
 from materializer.core.policy.retention import clock_edge, latest_instant
 from materializer.core.quality.canaries import Canaries, canaries_of
 from materializer.core.refresh.lateness import Advice, Lateness, advice
-from materializer.core.refresh.plan import RunReport
 from materializer.core.time.grid import Grid
 from materializer.core.time.instants import SECOND, Shown, render
-from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
+from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import MaterializerError
-from materializer.journal.fold import policy_of
+from materializer.journal import output_rows
 from materializer.journal.journal import Journal
+from materializer.journal.output_rows import OutputRows
 from materializer.journal.state import AggregateState, Ended
 from materializer.journal.view import View
+from materializer.lake import places
 from materializer.lake.extent import files
+from materializer.lake.failures import no_table
 from materializer.lake.statistics import unit
 from materializer.lake.table import DeltaFolder, one_look
 from materializer.services import html
-from materializer.services.aggregate import Aggregate
+from materializer.services.aggregate import Aggregate, Timed, output_of, timed
 from materializer.services.delivery import registration
 from materializer.services.observe.clock import wall_clock
 from materializer.services.observe.dirty import dirty_below_newest
@@ -33,6 +35,7 @@ from materializer.services.observe.source_deletes import OtherReader, left_to_ow
 from materializer.services.planning import executors
 from materializer.services.report.chain import FRESH, Ancestor, Chains
 from materializer.services.report.freshness import Freshness, freshness_of
+from materializer.services.report.history import folded
 from materializer.services.report.source_lateness import SourceLateness, by_source
 from materializer.services.schedule.policies import PolicyState, now_to_look, outside, policy_states
 from materializer.services.versions.progress import (
@@ -225,8 +228,8 @@ class Looker:
         view = self.journal.view()
         states = [view.named(name)] if name else sorted(view.states.values(), key=lambda s: s.name.lower())
         with one_look():
-            chains = Chains(self.root, view.states)
-            found = Statuses(self._status(s, view, now, chains) for s in states)
+            chains, noted = Chains(self.root, view.states), output_rows.read(self.root)
+            found = Statuses(self._status(s, view, now, chains, noted) for s in states)
         if name:
             found = Statuses(
                 replace(s, only_spark=executors.obstacles(Aggregate.of(states[0], self.root))) for s in found
@@ -266,29 +269,35 @@ class Looker:
         newest = max(state.extent_end, NEG_INF if hull is None else definition.grid.cover(hull).end)
         return None if newest == NEG_INF else newest
 
-    def _status(self, state: AggregateState, view: View, given: str | int | None, chains: Chains) -> Status:
-        seen, rows, beside = chains.seen(state), None, None
+    def _status(
+        self,
+        state: AggregateState,
+        view: View,
+        given: str | int | None,
+        chains: Chains,
+        noted: Mapping[str, OutputRows],
+    ) -> Status:
+        seen, beside = chains.seen(state), None
         state, newest, problem = seen.state, seen.newest, seen.problem
-        aggregate = Aggregate.of(state, self.root)
+        definition = timed(state)
         with suppress(MaterializerError):  # its source may be another table, which is gone
             beside = next_version(state, view.build_of(state), self.root)
-        try:
-            rows = DeltaFolder.at(aggregate.paths["output"]).rows()
-        except MaterializerError as exc:
-            lost = f"its output cannot be read: {exc.message}; 'materializer repair {state.name}' makes it again"
+        rows, why = self._rows(state, noted)
+        if why:
+            lost = f"its output cannot be read: {why}; 'materializer repair {state.name}' makes it again"
             problem = "; ".join(filter(None, (problem, lost)))
         dirty, above = dirty_below_newest(state), chains.waits_for(state)
         word = "output-unreadable" if problem != seen.problem and not seen.problem else seen.word
         keys = [e.keys for e in state.computable.entries if e.span.start < max(state.threshold, state.extent_end)]
         known = None if any(k is None for k in keys) else len(frozenset().union(*[k for k in keys if k is not None]))
-        grid, clock = aggregate.definition.grid, wall_clock()
+        grid, clock = definition.grid, wall_clock()
         now = now_to_look(given, state, grid, clock)
-        promise = promise_of(aggregate.definition.spec)
+        promise = promise_of(definition.spec)
         return Status(
             state.name,
             state.source.path,
-            aggregate.definition.grid.describe(),
-            aggregate.definition.grid.shown,
+            grid.describe(),
+            grid.shown,
             state.cursor,
             newest,
             state.threshold,
@@ -304,10 +313,10 @@ class Looker:
             "behind" if word == FRESH and above else word,
             problem,
             policy_states(
-                state, aggregate, now, now if now is not None and has_clock(grid) else clock, is_by_clock=given is None
+                state, definition, now, now if now is not None and has_clock(grid) else clock, is_by_clock=given is None
             ),
-            outside(state, aggregate, now),
-            None if promise is None else freshness_of(promise, [seen, *chains.above(state)], self.root, now=now),
+            outside(state, definition, now),
+            None if promise is None else freshness_of(promise, [seen, *chains.above(state)], now=now),
             _withheld(state) & dirty,
             state.checks[-1] if state.checks else None,
             state.lateness,
@@ -315,17 +324,32 @@ class Looker:
             state.maintained,
             beside,
             previous_versions(state),
-            canaries_of(aggregate.definition.spec.property_map, state.canaries),
+            canaries_of(definition.spec.property_map, state.canaries),
             state.frozen,
             state.retired,
             state.expired_rows,
             tuple((e.span, why_stuck(e)) for e in state.uncomputable),
-            *left_to_owner(state, aggregate.definition, self.root, view),
-            past_clock(state, aggregate, newest, now),
+            *(("", ()) if state.frozen == NEG_INF else self._left_to_owner(state, view)),
+            past_clock(state, definition, newest, now),
             state.table,
             registration.why_not(state),
             waits_for=above,
         )
+
+    def _rows(self, state: AggregateState, noted: Mapping[str, OutputRows]) -> tuple[int | None, str]:
+        """Return how many rows an output has, None if a file has no count, and why it cannot be read, or ""."""
+        path, known = output_of(state, self.root), noted.get(state.id)
+        if places.is_local(path) and not places.exists(path):
+            return None, no_table(path)
+        try:
+            if known is not None and known.holds(path):
+                return known.rows, ""
+            return DeltaFolder.at(path).rows(), ""
+        except MaterializerError as exc:
+            return None, exc.message
+
+    def _left_to_owner(self, state: AggregateState, view: View) -> tuple[str, tuple[OtherReader, ...]]:
+        return left_to_owner(state, Aggregate.of(state, self.root).definition, self.root, view)
 
     def show(
         self, name: str, *, limit: int = 20, start: int | None = None, end: int | None = None
@@ -339,30 +363,6 @@ class Looker:
         )
 
 
-def folded(rows: Iterable[Mapping[str, Any]], known: Container[int]) -> Iterator[Ended]:
-    """Yield the refreshes of one aggregate that ended and lie in the history table, oldest first.
-
-    Args:
-        rows: Its rows there, as :meth:`~materializer.journal.journal.Journal.history` returns them.
-        known: Numbers of refreshes that are left out, because the state of the aggregate has them.
-    """
-    plans: dict[int, Mapping[str, Any]] = {}
-    verdicts: dict[int, Mapping[str, Any]] = {}
-    for row in rows:
-        n = row["n"]
-        if row["kind"] == "planned":
-            plans[n] = row
-        elif row["kind"] == "audited":
-            verdicts[n] = row["verdict"]
-        elif row["kind"] == "switched" and n not in known:
-            yield Ended(n, row["at"], "switched", EVERYTHING, RunReport(**row["report"]))
-        elif n not in known and n in plans:
-            window, policy = Span.from_json(plans[n]["plan"]["window"]), policy_of(plans[n]["options"])
-            report = RunReport(**row["report"]) if row["kind"] == "done" else RunReport(-1)
-            reason, verdict = row.get("reason", ""), verdicts.get(n, {})
-            yield Ended(n, row["at"], row["kind"], window, report, reason, verdict, policy)
-
-
 def advice_of(state: AggregateState, grid: Grid) -> Advice | None:
     """Return suggested policies by the lateness of the source's rows; None without enough rows."""
     if not state.lateness.total or state.extent_end == NEG_INF:
@@ -371,16 +371,16 @@ def advice_of(state: AggregateState, grid: Grid) -> Advice | None:
     return advice(state.lateness, (grid.next(start) - start) / SECOND, max(state.waits, default=None))
 
 
-def past_clock(state: AggregateState, aggregate: Aggregate, version: int | None, now: int | None) -> PastClock | None:
+def past_clock(state: AggregateState, definition: Timed, version: int | None, now: int | None) -> PastClock | None:
     """Return the captured rows past the clock; without any, no file is listed.
 
     Args:
         state: The aggregate.
-        aggregate: Its compiled handle.
+        definition: What its definition says of time.
         version: Version of the source whose statistics are read, None when the source cannot be read.
         now: The *now* of the aggregate; None when it is not known.
     """
-    definition, grid = aggregate.definition, aggregate.definition.grid
+    grid = definition.grid
     edge = POS_INF if now is None else clock_edge(latest_instant(now, grid), grid)
     if state.extent_end <= edge:
         return None

@@ -14,11 +14,11 @@ from threading import Event
 from typing import Final
 
 from materializer.core.policy.policies import policies_of, refresh_window
-from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.spans import NEG_INF, SpanSet
 from materializer.errors import LeaseHeldError, MaterializerError
 from materializer.journal.state import AggregateState
 from materializer.lake.table import DeltaFolder, one_look
+from materializer.services.aggregate import timed
 from materializer.services.commit.lake import Lake
 from materializer.services.definitions import lineage
 from materializer.services.observe.dirty import dirty_below_newest
@@ -99,7 +99,7 @@ class Follower:
             if name is not None:
                 view.named(name)
             names = [name] if name is not None else lineage.parents_first(self.lake.root, view.states)
-            wanted = [each for each in names if policies_of(AggregateSpec.from_json(view.named(each).spec))]
+            wanted = [each for each in names if policies_of(timed(view.named(each)).spec)]
         except MaterializerError as exc:
             yield self._failed("", exc)
             return
@@ -136,11 +136,11 @@ class Follower:
         """
         if state.is_closed:
             return []
-        aggregate = self.lake.aggregate(state)
-        grid, policies = aggregate.definition.grid, policies_of(aggregate.definition.spec)
+        definition = timed(state)
+        grid, policies = definition.grid, policies_of(definition.spec)
         clock = self.policies.clock()
         now = now_to_look(None, state, grid, clock)
-        due = [s.policy.name for s in policy_states(state, aggregate, now, clock, is_by_clock=True) if s.is_due]
+        due = [s.policy.name for s in policy_states(state, definition, now, clock, is_by_clock=True) if s.is_due]
         free = [p for p in policies if p.schedule is None]
         if not free:
             return due

@@ -27,7 +27,6 @@ from materializer.core.policy.policies import (
     split_key,
 )
 from materializer.core.refresh.plan import Plan
-from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.grid import Grid
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import (
@@ -38,10 +37,10 @@ from materializer.errors import (
     UsageError,
 )
 from materializer.journal.events import Event, PolicyRan
-from materializer.journal.state import AggregateState
+from materializer.journal.state import AggregateState, spec_of
 from materializer.journal.view import View
 from materializer.services.activity import log
-from materializer.services.aggregate import Aggregate
+from materializer.services.aggregate import Timed, timed
 from materializer.services.commit.lake import Lake
 from materializer.services.definitions import cron, lineage
 from materializer.services.definitions.apply import Definitions
@@ -93,18 +92,18 @@ class PolicyReport:
 
 
 def policy_states(
-    state: AggregateState, aggregate: Aggregate, now: int | None, clock: int, *, is_by_clock: bool
+    state: AggregateState, definition: Timed, now: int | None, clock: int, *, is_by_clock: bool
 ) -> tuple[PolicyState, ...]:
     """Return the states of the policies of an aggregate at *now*, newest window first.
 
     Args:
         state: The aggregate.
-        aggregate: Its compiled handle.
+        definition: What its definition says of time.
         now: Microseconds since the epoch, an integer for integer time, or None when it is not known.
         clock: The instant at which schedules are evaluated, microseconds since the epoch.
         is_by_clock: Whether *clock* is the wall clock, and not a given *now*.
     """
-    grid, policies = aggregate.definition.grid, policies_of(aggregate.definition.spec)
+    grid, policies = definition.grid, policies_of(definition.spec)
     states = []
     for policy in policies:
         last = state.policy_runs.get(policy.name)
@@ -116,15 +115,15 @@ def policy_states(
     return tuple(states)
 
 
-def outside(state: AggregateState, aggregate: Aggregate, now: int | None) -> SpanSet | None:
+def outside(state: AggregateState, definition: Timed, now: int | None) -> SpanSet | None:
     """Return the dirty spans below the newest row that lie in no policy's window at *now*.
 
     None when there is no policy, or when *now* is not known.
     """
-    policies = policies_of(aggregate.definition.spec)
+    policies = policies_of(definition.spec)
     if not policies or now is None:
         return None
-    return dirty_below_newest(state) & beyond(policies, now, aggregate.definition.grid)
+    return dirty_below_newest(state) & beyond(policies, now, definition.grid)
 
 
 def now_to_look(given: str | int | None, state: AggregateState, grid: Grid, clock: int) -> int | None:
@@ -159,14 +158,14 @@ class Policies:
         states: list[PolicyState] = []
         for each in [name] if name is not None else lineage.parents_first(self.lake.root, view.states):
             state = view.named(each)
-            if not policies_of(AggregateSpec.from_json(state.spec)):
+            if not policies_of(spec_of(state)):
                 continue
-            aggregate = self.lake.aggregate(state)
+            definition = timed(state)
             clock = self.clock()
-            instant = now_to_look(now, state, aggregate.definition.grid, clock)
-            is_clock = instant is not None and has_clock(aggregate.definition.grid)
+            instant = now_to_look(now, state, definition.grid, clock)
+            is_clock = instant is not None and has_clock(definition.grid)
             schedule_clock = instant if instant is not None and is_clock else clock
-            states += policy_states(state, aggregate, instant, schedule_clock, is_by_clock=now is None)
+            states += policy_states(state, definition, instant, schedule_clock, is_by_clock=now is None)
         return states
 
     def add(
@@ -255,7 +254,7 @@ class Policies:
         """
         state = self.lake.journal.view().named(name)
         grid = self.lake.aggregate(state).definition.grid
-        policies = policies_of(AggregateSpec.from_json(state.spec))
+        policies = policies_of(spec_of(state))
         chosen = next((p for p in policies if p.name == policy.lower()), None)
         if chosen is None:
             raise _unknown(state.name, policy, {p.name for p in policies})

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from materializer.core.spec.spec import AggregateSpec
 from materializer.errors import CatalogRefusedError, DefinitionError, MaterializerError
-from materializer.services.activity import log
+from materializer.services.activity import Phase, log, tell_each
 from materializer.services.definitions.apply import Definitions
 from materializer.services.definitions.changes import CheckedDefinition, DefinitionChange
 from materializer.services.definitions.texts import Given, Texts
@@ -45,7 +45,7 @@ class Applier:
         self.versions.refuse_frozen(prepared)
         changes: list[DefinitionChange] = []
         try:
-            for each in prepared:
+            for each in tell_each(Phase.APPLYING, prepared):
                 changes.append(self.versions.apply(each, publish_anyway))  # noqa: PERF401 (an error says how far it came)
         except MaterializerError as exc:
             if changes:

@@ -9,7 +9,7 @@ from materializer.core.compiled.difference_lines import differences
 from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.instants import Shown
 from materializer.core.time.spans import EVERYTHING, SpanSet
-from materializer.journal.state import AggregateState
+from materializer.journal.state import AggregateState, spec_of
 from materializer.lake.extent import files
 from materializer.services import processes
 from materializer.services.aggregate import Aggregate
@@ -88,7 +88,9 @@ def next_version(state: AggregateState, build: AggregateState | None, root: str)
 
 def previous_versions(state: AggregateState) -> tuple[PreviousVersion, ...]:
     """Return the versions that can be rolled back to, newest first."""
-    now = AggregateSpec.from_json(state.spec)
+    if not state.previous:
+        return ()
+    now = spec_of(state)
     return tuple(
         PreviousVersion(v["cursor"], differences(now, AggregateSpec.from_json(v["spec"]))) for v in state.previous
     )

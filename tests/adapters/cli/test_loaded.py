@@ -78,3 +78,17 @@ def test_a_history_loads_no_table(lake: Lake) -> None:
 
     assert "refresh" in text
     assert set() == (SPARK | {"numpy", "pyarrow", "pandas", "duckdb", "obstore"}) & modules
+
+
+def test_an_apply_of_plain_definitions_loads_no_spark(lake: Lake) -> None:
+    """
+    This process finds their types, so no Java is started.
+    """
+    (lake.root / "two.sql").write_text(
+        "".join(view(name, each(width)) for name, width in (("a", "2 hours"), ("b", "1 day")))
+    )
+    text, modules = loaded(lake, "apply", "two.sql")
+
+    assert "a: created" in text
+    assert "b: created" in text
+    assert set() == SPARK & modules

@@ -21,7 +21,7 @@ from materializer.journal.events import Captured, SourceIdentity
 from materializer.journal.fold import apply
 from materializer.journal.state import AggregateState
 from materializer.lake.extent import Extent, FileStat
-from materializer.services.aggregate import Aggregate
+from materializer.services.aggregate import timed
 from materializer.services.observe.frozen_bound import counts_anew, wanted
 from materializer.services.report.status import PastClock, past_clock
 
@@ -107,10 +107,10 @@ def test_status_names_rows_past_the_clock_by_file_statistics(tmp_path: Path) -> 
     of = written(tmp_path / "trades", [NEWEST, NEWEST + 1], [NOW, FAR - 1000], [FAR])
 
     def told(now: int | None, **changes: Any) -> PastClock | None:
-        return past_clock(replace(of, **changes), Aggregate.of(of, tmp_path), 2, now)
+        return past_clock(replace(of, **changes), timed(of), 2, now)
 
     assert PastClock(FAR, 3, 2) == told(NOW)
     assert PastClock(FAR, 1, 1) == told(FAR - HOUR)
     assert (None, None, None) == (told(FAR), told(None), told(NOW, extent_end=NOW))
-    assert PastClock(FAR, None, 0) == past_clock(of, Aggregate.of(of, tmp_path), None, NOW)
-    assert past_clock(of, Aggregate.of(of, tmp_path), 0, NOW) is None, "the rows are gone again"
+    assert PastClock(FAR, None, 0) == past_clock(of, timed(of), None, NOW)
+    assert past_clock(of, timed(of), 0, NOW) is None, "the rows are gone again"

@@ -10,7 +10,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -24,6 +23,7 @@ from materializer.journal.events import Lease, LeaseTaken, PolicyRan
 from materializer.journal.fold import fold
 from materializer.journal.store import JournalStore
 from materializer.services import processes
+from materializer.services.aggregate import Timed
 from materializer.services.schedule import policies
 from tests.journal.histories import DEFINED, rows_of
 from tests.paths import ROOT
@@ -111,9 +111,9 @@ def test_a_run_by_a_clock_that_was_ahead_is_told(last: str, is_ahead: bool) -> N
     now, then = (int(datetime.fromisoformat(f"{t}+00:00").timestamp()) * SECOND for t in ("2024-03-01T10:20:00", last))
     given = {"refresh.start_offset": "none", "refresh.schedule": "0 * * * *"}
     spec = define("bars", "trades", time="ts", width="1 hour", measures={"n": "count(*)"}, properties=given)
-    aggregate = SimpleNamespace(definition=SimpleNamespace(spec=spec, grid=build(spec.grid, TimeType.TIMESTAMP)))
+    definition = Timed(spec, build(spec.grid, TimeType.TIMESTAMP))
     state = fold(rows_of(DEFINED, PolicyRan("default", then, then)))["a1"]
-    by_clock, as_asked = (policies.policy_states(state, aggregate, now, now, is_by_clock=i) for i in (True, False))
+    by_clock, as_asked = (policies.policy_states(state, definition, now, now, is_by_clock=i) for i in (True, False))
 
     assert is_ahead == (by_clock[0].is_due and not as_asked[0].is_due)
 

@@ -49,8 +49,9 @@ def apply(
     publish_anyway: PublishAnyway = "",
 ) -> None:
     """Make the definitions in SQL files known to the lake; print what changes, and what building it costs."""
-    specs, warnings = call.lake.read_definitions(paths)
-    changes = call.lake.apply(specs, dry_run=dry_run, publish_anyway=publish_anyway)
+    with call.output.waiting("apply"):
+        specs, warnings = call.lake.read_definitions(paths)
+        changes = call.lake.apply(specs, dry_run=dry_run, publish_anyway=publish_anyway)
     result = ApplyResult(tuple(changes), tuple(warnings), is_dry_run=dry_run)
     names = [c.name for c in changes if c.next in {"started", "replaced", "building"}] if build and not dry_run else []
     if names:

@@ -15,9 +15,10 @@ from materializer.services.commit.lake import Lake
 from materializer.services.observe.clock import wall_clock
 from materializer.services.planning.options import RefreshOptions
 from materializer.services.refresh.preview import Previewer
+from materializer.services.report.history import folded
 from materializer.services.report.page.aggregate import aggregate_page
 from materializer.services.report.page.lake import lake_page
-from materializer.services.report.status import Looker, Status, folded
+from materializer.services.report.status import Looker, Status
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,63 @@
+"""Whether the text of a definition leaves no doubt: then Spark takes the whole if it takes each expression alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from materializer.core.language.selection import item_of
+from materializer.core.language.statement import split_statement
+from materializer.core.spec.spec import AggregateSpec
+from materializer.core.sql.tokens import Fragment, Refused, Script
+from materializer.errors import Problem
+
+_DOUBTFUL: Final = ("\\", "--", "/*", "`", "${", "::")
+"""What the parser and Spark may read in different ways, and names that need quotes."""
+_MISPLACED: Final = re.compile(
+    r"\bnot\b(?!\s+(null|in|like|between)\b)|\bis\s+(not\s+)?(null|true|false)\s*([=<>!+*/%|&^-]|(in|is|like|between|not)\b)",
+    re.IGNORECASE,
+)
+"""A negation or a test for null where the parser takes one and Spark may not."""
+_CLAUSES: Final = frozenset({"SELECT", "FROM", "WHERE", "GROUP BY"})
+_CALLED: Final = re.compile(r"[a-z_][a-z0-9_]*\s*\(", re.IGNORECASE)
+_NAMED: Final = re.compile(r"[^\W\d]|['\"]")
+
+
+def is_plain(spec: AggregateSpec, columns: Collection[str]) -> bool:
+    """Return whether a statement is plain: no key hides a column of the source, and each group stands in SELECT as it is written.
+
+    Args:
+        spec: A definition that was parsed without a problem, resolved against its source.
+        columns: The columns of the source.
+    """
+    formulas = [measure.formula for measure in spec.measures]
+    beside = (piece for formula in formulas for piece in formula.pieces if isinstance(piece, str))
+    if any(mark in spec.sql for mark in _DOUBTFUL) or _MISPLACED.search(spec.sql):
+        return False
+    if any(_NAMED.search(_CALLED.sub("(", piece)) for piece in beside):
+        return False
+    problems: list[Problem] = []
+    try:
+        script = Script(spec.sql)
+        clauses, _ = split_statement(Fragment(script, script.tokens()))
+    except Refused:
+        return False
+    items = [item_of(piece, problems) for piece in clauses["SELECT"].split()]
+    written = {item.name.lower(): item.expression.normal for item in items if item is not None}
+    if problems or len(written) < len(items) or not clauses.keys() <= _CLAUSES:
+        return False
+    taken = {column.lower() for column in columns}
+    hiding = {name for name, normal in written.items() if name in taken and [w.lower() for w in normal] != [name]}
+    groups = [_item(piece.normal, written) for piece in clauses["GROUP BY"].split()]
+    return None not in groups and not hiding & set(groups)
+
+
+def _item(group: tuple[str, ...], written: Mapping[str, tuple[str, ...]]) -> str | None:
+    """Return the name of the item of SELECT that is grouped: by its place, its name, or its expression; None if it is none of these."""
+    word = group[0].lower() if len(group) == 1 else ""
+    if word in written:
+        return word
+    if word.isascii() and word.isdecimal():
+        return dict(enumerate(written, 1)).get(int(word))
+    return next((name for name, normal in written.items() if normal == group), None)

@@ -1,0 +1,84 @@
+"""Rows of outputs that are noted beside the journal are those of the outputs, or are counted anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from materializer.journal import output_rows
+from materializer.journal.journal import Journal
+from materializer.lake.table import DeltaFolder
+from tests.crowds import copy_aggregate
+from tests.hints.world import HOURLY, World
+
+FILE = "_materializer/output_rows.json"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """A lake of an hourly aggregate and 120 copies of it, which was refreshed since."""
+    world = World(tmp_path)
+    world.apply(HOURLY)
+    world.works("refresh hourly")
+    copy_aggregate(tmp_path, "hourly", 120)
+    world.add([50])
+    world.works("refresh hourly")  # makes the list of all anew
+    world.add([51])
+    world.works("refresh hourly")
+    return world
+
+
+def test_a_refresh_notes_the_rows_of_its_output(world: World) -> None:
+    """
+    Those of the aggregate that it refreshed, as long as its output stays as it is.
+    """
+    path, noted = f"{world.root}/hourly/output", output_rows.read(str(world.root))
+
+    assert [world.state().id] == list(noted)
+    [known] = noted.values()
+    assert (50, 50, True) == (known.rows, DeltaFolder.at(path).rows(), known.holds(path))
+
+    world.add([52])
+    world.works("refresh hourly")
+    assert not known.holds(path)
+    [known] = output_rows.read(str(world.root)).values()
+    assert (51, True) == (known.rows, known.holds(path))
+
+
+def test_what_is_gone_is_forgotten(world: World) -> None:
+    """
+    A dropped aggregate leaves no line.
+    """
+    view = Journal(world.root).view()
+    output_rows.note(str(world.root), view, view.all.ids())
+    assert 121 == len(output_rows.read(str(world.root)))
+
+    world.works("drop hourly_00007 --yes")
+    world.add([52])
+    world.works("refresh hourly")
+    assert 120 == len(output_rows.read(str(world.root)))
+
+
+@pytest.mark.parametrize(
+    "damage", ["", "[]", '{"format": 0}', '{"format": 1}', '{"format": 1, "outputs": {"a": [1]}}', "half of i"]
+)
+def test_a_damaged_file_is_not_used(world: World, damage: str) -> None:
+    """
+    The outputs are opened.
+    """
+    (world.root / FILE).write_text(damage)
+
+    assert {} == output_rows.read(str(world.root))
+    assert '"rows": 50' in world.works("status hourly")
+
+
+def test_few_aggregates_need_no_file(tmp_path: Path) -> None:
+    """
+    Their outputs are opened in no time.
+    """
+    world = World(tmp_path)
+    world.apply(HOURLY)
+    world.works("refresh hourly")
+
+    assert not (tmp_path / FILE).exists()

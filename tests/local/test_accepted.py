@@ -1,0 +1,73 @@
+"""Definitions of which this process is certain that Spark takes them, and those that it leaves to Spark."""
+
+from __future__ import annotations
+
+import pytest
+
+from materializer.core.compiled.resolve import resolve
+from materializer.core.language.parse import parse_definitions
+from materializer.core.spec.spec import AggregateSpec
+from materializer.local.described import accepted
+from materializer.local.expressions import Scope, compiled
+from materializer.local.kinds import NotLocal, kind_of
+
+SOURCE = (("ts", "timestamp"), ("sym", "string"), ("v", "bigint"), ("x", "double"), ("flag", "boolean"))
+NAMES = [name for name, _ in SOURCE]
+HEAD = "date_trunc('HOUR', ts) AS at"
+
+
+def spec(select: str) -> AggregateSpec:
+    """Return a definition, resolved against the source."""
+    return resolve(parse_definitions(f"CREATE MATERIALIZED VIEW v1 AS SELECT {select}")[0], SOURCE)
+
+
+def test_a_plain_definition_has_its_types() -> None:
+    """
+    Of its arguments, of its partials and of its output.
+    """
+    text = f"{HEAD}, sym, avg(x) AS x, sum(v) FILTER (WHERE flag) AS s FROM src WHERE v > 1 GROUP BY 1, sym"
+    found = accepted(spec(text), NAMES)
+
+    assert found is not None
+    assert (("at", "timestamp"), ("sym", "string"), ("x", "double"), ("s", "bigint")) == found.output_columns
+    assert [("double",), ("bigint",)] == [call.types for m in found.spec.measures for call in m.formula.calls]
+
+
+LEFT = {
+    "a condition that is none": f"{HEAD}, sum(v) AS s FROM src WHERE v GROUP BY 1",
+    "a filter that is none": f"{HEAD}, sum(v) FILTER (WHERE x) AS s FROM src GROUP BY 1",
+    "HAVING": f"{HEAD}, sum(v) AS s FROM src GROUP BY 1 HAVING sum(v) > 1",
+    "a key that hides a column": f"{HEAD}, upper(sym) AS sym, sum(v) AS s FROM src GROUP BY 1, 2",
+    "a key beside a call": f"{HEAD}, v % 2 AS k, sum(v) + k AS s FROM src GROUP BY 1, 2",
+    "two spellings of a bucket": "window.start AS at, sum(v) AS s FROM src GROUP BY WINDOW(ts, '1 hour'), window(TS, '1 hour')",
+    "a comment": f"{HEAD}, sum(v) AS s -- of all\nFROM src GROUP BY 1",
+    "a name in quotes": f"{HEAD}, sum(`v`) AS s FROM src GROUP BY 1",
+    "a backslash": f"{HEAD}, count_if(sym = 'a\\\\b') AS s FROM src GROUP BY 1",
+    "a predicate of a predicate": f"{HEAD}, sum(v) AS s FROM src WHERE v IN (1, 2) IS NOT NULL GROUP BY 1",
+    "a predicate that is compared": f"{HEAD}, count(DISTINCT flag = v IN (1, 2)) AS s FROM src GROUP BY 1",
+    "a comparison of a comparison": f"{HEAD}, sum(v) AS s FROM src WHERE flag = x > 1 GROUP BY 1",
+    "a test for null that is compared": f"{HEAD}, sum(v) AS s FROM src WHERE v IS NULL = flag GROUP BY 1",
+    "a negation inside": f"{HEAD}, sum(v) AS s FROM src WHERE flag = NOT flag GROUP BY 1",
+    "texts as numbers": f"{HEAD}, sum(sym) AS s FROM src GROUP BY 1",
+    "what has no local form": f"{HEAD}, approx_percentile(x, 0.5) AS s FROM src GROUP BY 1",
+}
+
+
+@pytest.mark.parametrize("case", LEFT)
+def test_what_leaves_a_doubt_is_left_to_spark(case: str) -> None:
+    """
+    Spark takes it or says what is wrong with it.
+    """
+    assert accepted(spec(LEFT[case]), NAMES) is None
+
+
+@pytest.mark.parametrize("text", ["flag = flag > flag", "flag = v > 1", "v > 1 = flag IN (flag)"])
+def test_what_spark_reads_in_another_order_is_not_computed_here(text: str) -> None:
+    """
+    Comparisons have one rank in Spark and several in the parser; with brackets there is no doubt.
+    """
+    scope = Scope({name: kind_of(kind) for name, kind in SOURCE})
+
+    with pytest.raises(NotLocal):
+        compiled(text, scope)
+    assert compiled("flag = (v > 1)", scope).kind.text == "boolean"
