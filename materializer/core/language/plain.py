@@ -21,6 +21,8 @@ _MISPLACED: Final = re.compile(
 """A negation or a test for null where the parser takes one and Spark may not."""
 _CLAUSES: Final = frozenset({"SELECT", "FROM", "WHERE", "GROUP BY"})
 _CALLED: Final = re.compile(r"[a-z_][a-z0-9_]*\s*\(", re.IGNORECASE)
+_WINDOW: Final = "window"
+"""Spark's function of time, and the column that it makes of a group."""
 _NAMED: Final = re.compile(r"[^\W\d]|['\"]")
 
 
@@ -50,11 +52,14 @@ def is_plain(spec: AggregateSpec, columns: Collection[str]) -> bool:
     taken = {column.lower() for column in columns}
     hiding = {name for name, normal in written.items() if name in taken and [w.lower() for w in normal] != [name]}
     groups = [_item(piece.normal, written) for piece in clauses["GROUP BY"].split()]
-    return None not in groups and not hiding & set(groups)
+    is_clear = groups.count(_WINDOW) <= (_WINDOW not in taken)
+    return is_clear and None not in groups and not hiding & set(groups)
 
 
 def _item(group: tuple[str, ...], written: Mapping[str, tuple[str, ...]]) -> str | None:
     """Return the name of the item of SELECT that is grouped: by its place, its name, or its expression; None if it is none of these."""
+    if [word.lower() for word in group[:2]] == [_WINDOW, "("]:
+        return _WINDOW  # of which SELECT has the start and the end
     word = group[0].lower() if len(group) == 1 else ""
     if word in written:
         return word

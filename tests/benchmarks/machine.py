@@ -1,0 +1,128 @@
+"""Benchmark: whole commands with their defaults, from start to exit, beside DuckDB and plain Spark as processes of their own.
+
+    python -m tests.benchmarks.machine [--rows 20000000] [--days 30] [--rounds 3] [--late 20000] [--skip-spark] [--keep]
+
+One-minute bars over synthetic trades. *DuckDB* is its own `GROUP BY` over the table's files and its write of one Parquet file;
+*plain Spark* writes the reference form, with the JVM's default flags. Each is a process of its own, and so is each command. What is printed
+as a ratio was measured in the same run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from deltalake import write_deltalake
+
+from tests.benchmarks.process import bytecode
+from tests.benchmarks.trades import BARS, in_duckdb, late_rows, plain, report, reporting, timed, write_source
+from tests.paths import ROOT
+
+
+def command(folder: Path, *arguments: str) -> float:
+    """Return the seconds of a command on the lake of a folder, with the defaults that a reader has."""
+    words = [sys.executable, "-m", "materializer", *arguments, "--config", str(folder / "materializer.toml")]
+    return _seconds(words, folder)
+
+
+def _seconds(words: list[str], folder: Path) -> float:
+    env = os.environ | bytecode(folder) | {"PYTHONPATH": str(ROOT)}
+    return timed(lambda: subprocess.run(words, check=True, capture_output=True, cwd=folder, env=env))[0]
+
+
+def _lake(folder: Path, source: Path) -> Path:
+    folder.mkdir()
+    (folder / "bars.sql").write_text(BARS, encoding="utf-8")
+    (folder / "materializer.toml").write_text(f'lake = "{folder / "lake"}"\n[sources]\ntrades = "{source}"\n')
+    return folder
+
+
+def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """Return the seconds of each command; those of small ones are medians."""
+    rng = np.random.default_rng(options.seed)
+    source = folder / "trades"
+    write_source(source, options.rows, options.days, options.symbols, rng)
+    here = _lake(folder / "here", source)
+    itself = [sys.executable, "-m", "tests.benchmarks.machine", "--one", "duckdb", "--folder", str(folder)]
+    command(here, "status")  # compiles the modules once
+    found: dict[str, Any] = {"apply": command(here, "apply", "bars.sql")}
+    found["duckdb"] = _seconds(itself, folder)
+    found["backfill"] = command(here, "backfill", "bars_1m")
+    if not options.skip_spark:
+        there = _lake(folder / "there", source)
+        command(there, "apply", "bars.sql")
+        found["plain"] = _seconds([*itself[:4], "plain", *itself[5:]], folder)
+        found["by_spark"] = command(there, "backfill", "bars_1m", "--executor", "spark")
+        found["verify"] = command(here, "verify", "bars_1m")
+    write_deltalake(str(source), late_rows(rng, options.late, options.days, options.symbols), mode="append")
+    found["late"] = command(here, "refresh", "bars_1m")
+    one, idle = [], []
+    for _ in range(options.rounds):
+        write_deltalake(str(source), late_rows(rng, 10, options.days, options.symbols).slice(0, 1), mode="append")
+        one.append(command(here, "refresh", "bars_1m"))
+        idle.append(command(here, "refresh", "bars_1m"))
+    return (
+        {"options": {k: str(v) for k, v in vars(options).items()}} | found | {"one": median(one), "idle": median(idle)}
+    )
+
+
+def show(found: dict[str, Any]) -> None:
+    """Print seconds and ratios."""
+    print(f"{'DuckDB, a process':44} {found['duckdb']:7.2f} s")
+    if "plain" in found:
+        print(f"{'plain Spark, a process':44} {found['plain']:7.2f} s")
+    for name, of in (
+        ("backfill", "backfill, by default"),
+        ("by_spark", "backfill --executor spark"),
+        ("verify", "verify"),
+        ("late", "refresh after many late rows"),
+        ("one", "refresh after one late row"),
+        ("idle", "refresh with nothing to do"),
+        ("apply", "apply of a new definition"),
+    ):
+        if name in found:
+            of_plain = f", {found[name] / found['plain']:.2f} x plain Spark" if "plain" in found else ""
+            print(f"{of:44} {found[name]:7.2f} s = {found[name] / found['duckdb']:.2f} x DuckDB{of_plain}")
+
+
+def _one(what: str, folder: Path) -> None:
+    """Do what DuckDB or plain Spark does, in this process."""
+    if what == "duckdb":
+        in_duckdb(folder / "trades")
+        return
+    from materializer.api import Materializer
+    from materializer.config import Config, SparkConfig
+
+    spark = SparkConfig(profile="long")
+    sources = {"trades": str(folder / "trades")}
+    m = Materializer(config=Config(lake=str(folder / "reference"), sources=sources, executor="spark", spark=spark))
+    m.apply(BARS)
+    plain(m, folder)
+
+
+def main() -> None:
+    """Read the options, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=20_000_000)
+    parser.add_argument("--days", type=int, default=30)
+    parser.add_argument("--symbols", type=int, default=100)
+    parser.add_argument("--late", type=int, default=20_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--skip-spark", action="store_true", help="measure nothing that starts a JVM")
+    parser.add_argument("--one", choices=("duckdb", "plain"), help=argparse.SUPPRESS)
+    options = reporting(parser)
+    if options.one:
+        _one(options.one, options.folder)
+    else:
+        report(options, run, show)
+
+
+if __name__ == "__main__":
+    main()
