@@ -7,6 +7,7 @@ turns such a scanner inside out. Nor are syntax trees compared: the parser ignor
 from __future__ import annotations
 
 import logging
+from functools import lru_cache
 from typing import Any, ClassVar, Final
 
 from sqlglot import Token, TokenType
@@ -17,6 +18,8 @@ from sqlglot.parsers.spark import SparkParser
 # Without a handler Python prints warnings of a library to stderr; who configures logging gets them as before.
 logging.getLogger("sqlglot").addHandler(logging.NullHandler())
 
+MOST_TEXTS: Final = 4_096
+"""Texts of which it is remembered how they are read: of many definitions most parts are the same."""
 _PARSED_SPECIALLY: Final = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "SUBSTR", "SUBSTRING", "OVERLAY", "POSITION")
 _VALUES: Final = ("null", "true", "false")
 TEXTS: Final = (TokenType.STRING, TokenType.RAW_STRING, TokenType.NATIONAL_STRING, TokenType.HEX_STRING)
@@ -80,6 +83,7 @@ def spelling(text: str, token: Token) -> str:
     return " ".join(token.text.lower().split())
 
 
+@lru_cache(maxsize=MOST_TEXTS)
 def normalised(sql: str) -> str:
     """Return *sql* with single spaces, no comments, and names and keywords in lower case.
 
@@ -93,6 +97,7 @@ def normalised(sql: str) -> str:
         return sql
 
 
+@lru_cache(maxsize=MOST_TEXTS)
 def words_in(text: str) -> frozenset[str]:
     """Return the names and words in *text*, in lower case; none of a literal or a comment.
 

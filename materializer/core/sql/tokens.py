@@ -50,6 +50,8 @@ class Script:
     text: str
     file: str = ""
     label: str = ""
+    trees: dict[tuple[int, int], exp.Expression] = field(default_factory=dict, compare=False, repr=False)
+    """The syntax trees of its fragments, by their first and last character: readers ask for each several times, and change none."""
 
     def problem(self, at: int, code: str, message: str, hint: str = "") -> Problem:
         """Return a problem at the character with index *at* (0-based)."""
@@ -188,8 +190,9 @@ class Fragment:
         Raises:
             Refused: If the fragment does not parse as one expression.
         """
-        if self.parsed is not None:
-            return self.parsed
+        known = self.parsed or self.script.trees.get((self.start, self.stop))
+        if known is not None:
+            return known
         if not self.tokens:
             raise self.refused(SYNTAX, "an expression is missing here", "write one, or take the comma or keyword away")
         if self.tokens[0].token_type in (TokenType.ALIAS, TokenType.ALL, TokenType.DISTINCT):
@@ -219,6 +222,7 @@ class Fragment:
         select = trees[0] if len(trees) == 1 else None
         if not isinstance(select, exp.Select) or len(select.expressions) != 1 or _has_clauses(select):
             raise self.refused(SYNTAX, f"`{_short(self.text)}` is not one expression", "write one expression here")
+        self.script.trees[self.start, self.stop] = select.expressions[0]
         return select.expressions[0]  # type: ignore[no-any-return]
 
     def _begins_operand(self, at: int) -> bool:

@@ -158,7 +158,7 @@ def test_no_silent_fall_back(log: InvalidationLog, facts: Facts) -> None:
 @pytest.mark.parametrize(
     ("entry", "facts", "reason"),
     [
-        (Entry(Span(0, 10)), make_facts(), "no partials"),
+        (Entry(Span(0, 10)), make_facts(), "nothing is stored yet"),
         (replace(INSERTED, after=None), make_facts(), "rows changed"),
         (replace(INSERTED, cause=Cause.FILES), make_facts(), "no change feed"),
         (replace(INSERTED, cause=Cause.FORCED), make_facts(), "forced"),
