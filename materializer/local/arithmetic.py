@@ -38,6 +38,10 @@ def arithmetic(operator: str, a: Typed, b: Typed) -> Typed:
     return Typed(f"({left} {operator} {right})", kind)
 
 
+SMALLEST: Final = (2**31, 2**63)
+"""Numbers that are too large for their type without the sign that is written before them."""
+
+
 def try_divide(a: Typed, b: Typed) -> Typed:
     """Return ``try_divide(a, b)``: null where *b* is zero."""
     if a.kind.is_decimal or b.kind.is_decimal:
@@ -60,6 +64,8 @@ def negated(value: Typed) -> Typed:
     """Return ``-value``."""
     if not value.kind.is_number or value.kind.precision > SIGNED_DIGITS:
         raise NotLocal(f"-{value.kind.text}")
+    if value.literal in SMALLEST:
+        raise NotLocal(f"the number -{value.literal}")  # Spark reads the sign with it, and types it as one
     literal = None if value.literal is None else -value.literal
     return Typed(f"(-{value.sql})", value.kind, literal)
 

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
@@ -360,6 +361,8 @@ class Compiler:
                 return _written(text, to)
             case exp.Literal(is_string=False, this=text) if str(text).isdigit():
                 value = number(int(text))
+                if to.is_integer and int(text) >= LIMITS[to.name]:
+                    raise NotLocal(f"the number {text} as a {to.text}")
                 made = cast(value, to)
                 return replace(made, literal=value.literal) if to.is_integer else made
             case exp.Literal(is_string=False, this=text) if to == DOUBLE:
@@ -425,12 +428,19 @@ def _type_text(node: exp.DataType) -> str:
     return {"timestamp_ltz": "timestamp"}.get(text, text)
 
 
+LIMITS: Final = {"tinyint": 1 << 7, "smallint": 1 << 15, "int": 1 << 31, "bigint": 1 << 63}
+"""The least numbers that types do not have."""
 _MOMENT: Final = re.compile(r"(\d{4})-(\d\d)-(\d\d)([ T]\d\d:\d\d:\d\d(\.\d{1,6})?)?(Z)?")
 
 
 def _written(text: str, to: Kind) -> Typed:
     """Return a value that is written as a text."""
     found = _MOMENT.fullmatch(text)
+    if found and to.name in {"date", "timestamp", "timestamp_ntz"}:
+        try:
+            datetime.fromisoformat(text)
+        except ValueError:
+            raise NotLocal(f"the text {text!r} as a {to.text}") from None
     if to.name == "date" and found and not found[4] and not found[6]:
         return Typed(f"DATE '{text}'", to)
     if to.name in {"timestamp", "timestamp_ntz"} and found and found[1] != "0000":

@@ -122,6 +122,8 @@ def _shift_right(node: exp.BitwiseRightShift, compiler: Compiling) -> Typed:
 
 def _greatest_or_least(node: exp.Greatest | exp.Least, compiler: Compiling) -> Typed:
     values = [compiler.of(v) for v in (node.this, *node.expressions)]
+    if len(values) == 1:
+        raise NotLocal(f"{node.key} of one value")
     kind = common([v.kind for v in values])
     if not (kind.is_number or kind.name in {"date", "timestamp", "timestamp_ntz"}):
         raise NotLocal(f"{node.key} of {kind.text}")

@@ -80,7 +80,7 @@ class LocalReader:
                 within=within,
             )
         except ReadLimitError as exc:
-            raise TooLarge("more rows than were expected") from exc
+            raise TooLarge(f"its rows take more than {self.size:,} bytes") from exc
         if found is None:
             raise NotLocal("files that only Spark can read, or more of them than were expected")
         return found

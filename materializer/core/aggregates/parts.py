@@ -195,7 +195,11 @@ def flag(call: Call, position: int, *, default: bool) -> bool:
         message = (
             f"argument {position + 1} of {call.text or call.function} is {call.args[position]}, expected true or false"
         )
-        raise CallError("definition.wrong-arguments", message, "write the literal")
+        hint = "write the literal"
+        if call.function in ("first", "last"):
+            first = call.function == "first"
+            hint = f"{call.function}({call.args[0]}) goes by the time column; by another: {'min' if first else 'max'}_by({', '.join(call.args[:2])})"
+        raise CallError("definition.wrong-arguments", message, hint)
     return word == "true"
 
 

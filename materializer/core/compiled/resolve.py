@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
 from materializer.core.refresh.lateness import KNOWN_AT
 from materializer.core.spec.spec import AggregateSpec, Resolution, TimeType
 from materializer.core.sql.functions import nearest
+from materializer.core.sql.tokens import Refused, Script
 from materializer.core.time.grid import build
 from materializer.errors import DefinitionError, MaterializerError, Problem
 
@@ -31,6 +32,7 @@ def resolve(spec: AggregateSpec, schema: Sequence[tuple[str, str]]) -> Aggregate
     """
     columns = {name.lower(): (name, kind.lower()) for name, kind in schema}
     problems = _missing(spec, columns)
+    problems += [] if spec.time_type else _quoted_names(spec, columns)
     kind = columns.get(spec.time_column.lower(), ("", ""))[1]
     time_type = _time_type(kind)
     if kind and time_type is None:
@@ -74,6 +76,21 @@ def _missing(spec: AggregateSpec, columns: dict[str, tuple[str, str]]) -> list[P
         message = f"{spec.name}: the source {spec.source} has no {what} `{name}`"
         problems.append(Problem(code, message, hint, about=name))
     return problems
+
+
+def _quoted_names(spec: AggregateSpec, columns: dict[str, tuple[str, str]]) -> Iterator[Problem]:
+    """Yield columns that are written in double quotes, as in other systems: Spark reads a text there, the same in every row."""
+    try:
+        tokens = Script(spec.sql).tokens() if '"' in spec.sql else ()
+    except Refused:  # it is told already
+        return
+    select = next((at for at, token in enumerate(tokens) if token.text.upper() == "SELECT"), len(tokens))
+    for token in tokens[select:]:
+        name = columns.get(token.text.lower(), ("", ""))[0]
+        if name and spec.sql[token.start] == '"':
+            message = f'{spec.name}: "{token.text}" is a text in Spark, and the source {spec.source} has a column of that name'
+            hint = f"write `{name}` for the column, '{token.text}' for the text"
+            yield Problem("definition.unknown-column", message, hint, about=f'"{token.text}"')
 
 
 def _time_type(kind: str) -> TimeType | None:

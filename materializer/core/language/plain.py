@@ -21,6 +21,34 @@ _MISPLACED: Final = re.compile(
 """A negation or a test for null where the parser takes one and Spark may not."""
 _CLAUSES: Final = frozenset({"SELECT", "FROM", "WHERE", "GROUP BY"})
 _CALLED: Final = re.compile(r"[a-z_][a-z0-9_]*\s*\(", re.IGNORECASE)
+_CAST: Final = re.compile(r"\bas\s+([^(),]+?)\s*(\([\d\s,]*\))?\s*\)", re.IGNORECASE)
+"""A type in CAST, which stands before its closing bracket."""
+_TYPES: Final = frozenset(
+    [
+        "boolean",
+        "tinyint",
+        "byte",
+        "smallint",
+        "short",
+        "int",
+        "integer",
+        "bigint",
+        "long",
+        "float",
+        "real",
+        "double",
+        "decimal",
+        "dec",
+        "numeric",
+        "date",
+        "timestamp",
+        "timestamp_ntz",
+        "timestamp_ltz",
+        "string",
+        "binary",
+    ]
+)
+"""Names that types have in Spark; the parser also takes those of other systems."""
 _WINDOW: Final = "window"
 """Spark's function of time, and the column that it makes of a group."""
 _NAMED: Final = re.compile(r"[^\W\d]|['\"]")
@@ -38,6 +66,8 @@ def is_plain(spec: AggregateSpec, columns: Collection[str]) -> bool:
     if any(mark in spec.sql for mark in _DOUBTFUL) or _MISPLACED.search(spec.sql):
         return False
     if any(_NAMED.search(_CALLED.sub("(", piece)) for piece in beside):
+        return False
+    if not {" ".join(found[1].lower().split()) for found in _CAST.finditer(spec.sql)} <= _TYPES:
         return False
     problems: list[Problem] = []
     try:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from materializer.config import Config
 from materializer.core.compiled.definition import Definition
@@ -62,6 +62,9 @@ if TYPE_CHECKING:
     from materializer.lake.computed import Computed
     from materializer.services.aggregate import Aggregate
     from materializer.spark.run.spark import Spark
+
+TOO_LARGE: Final = ", or give 'local_memory' more"
+"""What helps where the memory of this process is too small."""
 
 
 class DeltaPorts(SwitchTables):
@@ -286,7 +289,7 @@ class DeltaPorts(SwitchTables):
                 if is_cut or request.executor(self._config) == "local":
                     raise NotLocalError(
                         f"'{self.aggregate.name}' could not be computed without Spark: {exc}",
-                        hint="leave the choice to 'auto', or give 'local_memory' more",
+                        hint="leave the choice to 'auto'" + TOO_LARGE * isinstance(exc, TooLarge),
                         is_cut=is_cut,
                     ) from exc
         # an engine has no price; its rows take Spark some microseconds

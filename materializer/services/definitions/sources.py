@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 FEED: Final = "delta.enableChangeDataFeed"
 SAVES: Final = (
-    "a refresh then computes the groups of changed rows only; without it every bucket that a changed file covers"
+    "with one, a refresh computes the groups of changed rows only; without, every bucket that a changed file covers"
 )
 
 

@@ -19,6 +19,8 @@ MAX_SHRINK: Final = 8
 """Runs are made smaller for the driver's lane by this factor at most."""
 ENOUGH_GROUPS: Final = 1_000
 """Fewer stored groups say little about how large one is, or where they lie."""
+UNPACKED: Final = 2
+"""How many times as large rows are in memory as in files where files are large: texts that hardly repeat."""
 VALUE: Final = 16
 """Bytes that a value of fixed size takes in memory at most."""
 
@@ -80,7 +82,9 @@ def group_bytes(definition: Definition, stored: Extent) -> float:
 
 def read_bytes(plan: Plan, definition: Definition, stored: Extent) -> float:
     """Return how many bytes the rows take in memory that this process reads for a plan: of the source, and of the partials."""
-    raw = plan.estimate.likely_rows * VALUE * max(len(definition.spec.reads), 1)
+    reads = plan.estimate
+    of_files = UNPACKED * reads.bytes / reads.rows if reads.rows else 0.0  # texts take more than a value of fixed size
+    raw = reads.likely_rows * max(VALUE * max(len(definition.spec.reads), 1), of_files)
     others = stored.estimate(plan.replaced - plan.remade - plan.discarded).likely_rows
     return max(raw, others * group_bytes(definition, stored))
 

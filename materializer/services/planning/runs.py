@@ -19,7 +19,7 @@ from materializer.journal.state import AggregateState
 from materializer.services.planning.options import RefreshOptions
 from materializer.services.protocol.decision import Run
 
-LEAST_ROWS: Final = 10_000
+LEAST_ROWS: Final = 500
 """Rows of a run that is not made smaller when it does not fit into memory."""
 
 

@@ -25,6 +25,7 @@ from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState, States
 from materializer.services.aggregate import Aggregate
 from materializer.services.commit.commit_info import place_of, times_of
+from materializer.services.definitions import rolled_up
 from materializer.services.definitions.lineage import chain_of
 from materializer.services.observe.dirty import reflected
 
@@ -117,6 +118,10 @@ class _Side:
         if state.switch:
             msg = f"the next version of '{state.name}' in {root} is being published"
             raise RetryableError(msg, hint=f"run 'materializer switch {state.name}' if the process that did has died")
+        for each in chain_of(state, root, view.states):
+            if rolled_up.moved(each, root, view.states) is not None:
+                msg = f"'{each.name}' in {root} does not yet read what the aggregate that it rolls up has now"
+                raise IncomparableError(msg, hint=f"run 'materializer refresh {each.name} --lake {root}'")
         return cls(root, journal, state, view.states, Aggregate.of(state, root))
 
     @property
@@ -188,7 +193,8 @@ def diff(
         most: How many rows of one lake are read at most.
 
     Raises:
-        IncomparableError: If the other lake has no such aggregate, or buckets, keys or materialised spans have nothing in common.
+        RollupChangedError: If one of both rolls up an aggregate that was changed since.
+        IncomparableError: If the other lake has no such aggregate, it rolls up other data than its parent has now, or buckets, keys or materialised spans have nothing in common.
         DiffTooLargeError: If this process cannot hold the rows.
         RefreshWindowTooSmallError: If *window* holds no whole bucket.
         RetryableError: If one of both was refreshed meanwhile.

@@ -155,8 +155,12 @@ class Follower:
 
     @staticmethod
     def _has_moved(state: AggregateState) -> bool:
-        with one_look():
-            return DeltaFolder.at(state.source.path).head().version != state.cursor
+        try:
+            with one_look():
+                head = DeltaFolder.at(state.source.path).head()
+        except MaterializerError:
+            return True  # the refresh says what is wrong, and what to do about it
+        return head.version != state.cursor or head.table_id != state.source.table_id
 
     def _waits(self, name: str) -> bool:
         return self._failures.get(name, (0, 0.0))[1] > time.monotonic()

@@ -62,7 +62,7 @@ def test_apply_says_it_once_for_each_source(lake: LocalLake) -> None:
     printed = run(lake, defining.apply, [str(file)])
 
     assert [f"    {statement(lake)}"] == [line for line in printed.split("\n") if "ALTER TABLE" in line]
-    assert "a refresh then computes the groups of changed rows only" in " ".join(printed.split())
+    assert "with one, a refresh computes the groups of changed rows only" in " ".join(printed.split())
     assert "ALTER TABLE" not in run(lake, defining.apply, [str(file)])
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from threading import Event
 
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from materializer.services.schedule.following import Failed, Followed
 from tests.services.no_spark import LocalLake, each, view
@@ -140,6 +140,26 @@ def test_a_source_that_vanishes_and_comes_back(tmp_path: Path) -> None:
     lake.add((1, 5))
     assert ["hourly"] == names(followed(lake))
     assert [6] == [row["v"] for row in lake.rows_of("hourly")]
+
+
+def test_a_table_that_takes_the_place_of_a_source_is_noticed(tmp_path: Path) -> None:
+    """
+    Its version may be the one that was seen; who it is tells.
+    """
+    lake = LocalLake(tmp_path)
+    lake.add((0, 1))
+    lake.apply(defined("hourly"))
+    assert ["hourly"] == names(followed(lake))
+    rows = DeltaTable(str(tmp_path / "raw")).to_pyarrow_table()
+    version = DeltaTable(str(tmp_path / "raw")).version()
+    shutil.rmtree(tmp_path / "raw")
+    for _ in range(version + 1):
+        write_deltalake(str(tmp_path / "raw"), rows, mode="append")
+
+    (failed,) = followed(lake)
+
+    assert isinstance(failed, Failed)
+    assert "source.replaced" == failed.error.code
 
 
 def test_what_another_process_works_on_is_left_to_it(tmp_path: Path) -> None:
