@@ -33,7 +33,6 @@ from materializer.adapters.cli.options import (
 from materializer.adapters.cli.output import JsonOutput
 from materializer.adapters.cli.render.invalidate import InvalidateResult
 from materializer.adapters.cli.render.plan import PlanResult
-from materializer.adapters.cli.render.proposal import ProposalResult
 from materializer.adapters.cli.render.refresh import RefreshResult
 from materializer.errors import UsageError
 
@@ -63,6 +62,8 @@ def plan(
 ) -> None:
     """Print what a refresh, or applying definitions, would do, and why; write nothing."""
     if definitions:
+        from materializer.adapters.cli.render.proposal import ProposalResult  # noqa: PLC0415 - a refresh prints none
+
         if name is not None or start is not None or end is not None or force or strict or chain:
             raise UsageError("--definitions plans no refresh", hint="leave out NAME and what is said of a refresh")
         if markdown and isinstance(call.output, JsonOutput):
