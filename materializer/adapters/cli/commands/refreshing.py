@@ -39,7 +39,7 @@ from materializer.errors import UsageError
 if TYPE_CHECKING:
     from materializer.services.definitions.sources import MissingFeed
 
-PANEL = "Keep true"
+PANEL = "Refresh"
 
 
 def register(app: typer.Typer) -> None:
