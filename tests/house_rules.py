@@ -26,6 +26,8 @@ _BY_NAME: Final = {"setattr", "getattr", "delattr", "hasattr", "patch", "object"
 """Functions that are given a name as text."""
 _OF_TUPLES: Final = {"_replace", "_asdict", "_fields", "_make"}
 """What a named tuple has, and is public although it begins with an underscore."""
+_OF_NOTEBOOKS: Final = {"_repr_html_"}
+"""What a notebook calls."""
 _OF_FILES: Final = re.compile(
     r"os\.(?!getpid|kill|cpu_count|environ|devnull|dup2|getppid).*|shutil\.(?!get_terminal_size).*|glob\..*"
 )
@@ -48,7 +50,7 @@ def is_private(name: str) -> bool:
 def private_names() -> frozenset[str]:
     """Return the private names that the product defines: functions, classes, attributes and values."""
     trees = (ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "materializer").rglob("*.py"))
-    return frozenset(name for tree in trees for name in _defined(tree)) - _OF_TUPLES
+    return frozenset(name for tree in trees for name in _defined(tree)) - _OF_TUPLES - _OF_NOTEBOOKS
 
 
 def product() -> Iterator[tuple[str, ast.Module]]:

@@ -10,6 +10,7 @@ from materializer.spark.runtime.jvm import watched
 if TYPE_CHECKING:
     import pandas as pd
 
+    from materializer.core.printed import PrintedList
     from materializer.core.time.instants import Instant
     from materializer.journal.state import Ended
     from materializer.services.report.source_lateness import SourceLateness
@@ -53,8 +54,8 @@ class Looking(OpenedLake):
 
         return frame(self.status())
 
-    def history(self, name: str, limit: int | None = 20) -> list[Ended]:
-        """Return the last refreshes, newest first.
+    def history(self, name: str, limit: int | None = 20) -> PrintedList[Ended]:
+        """Return the last refreshes, newest first; a list, which prints as a table.
 
         Args:
             name: The aggregate.
@@ -73,8 +74,8 @@ class Looking(OpenedLake):
         """
         return self._looker.newest_bucket_end(name)
 
-    def doctor(self, name: str | None = None, *, is_deep: bool = False) -> list[DoctorFinding]:
-        """Return problems that may stop the next refresh, each with a remedy.
+    def doctor(self, name: str | None = None, *, is_deep: bool = False) -> PrintedList[DoctorFinding]:
+        """Return problems that may stop the next refresh, each with a remedy; a list, which prints as a table.
 
         Args:
             name: The aggregate; None for all, the environment and the journal.
@@ -82,5 +83,7 @@ class Looking(OpenedLake):
         """
         from materializer.services.maintenance.maintain import Maintainer
         from materializer.services.report.doctor import Doctor
+        from materializer.services.report.tables import listed
 
-        return Doctor(self._lake.root, self.journal, self.config, Maintainer(self._lake)).examine(name, is_deep=is_deep)
+        doctor = Doctor(self._lake.root, self.journal, self.config, Maintainer(self._lake))
+        return listed(doctor.examine(name, is_deep=is_deep))

@@ -59,6 +59,12 @@ class Reporting(OpenedLake):
         pages = self._pages()
         return pages.first() if name is None else pages.aggregate(name)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.root)!r})"
+
+    def __str__(self) -> str:
+        return f"{self!r}: {self._looker.status()}"
+
     def _repr_html_(self) -> str:
         """Return the status of all aggregates as HTML, for notebooks."""
         return self._looker.status()._repr_html_()

@@ -12,6 +12,7 @@ from materializer.spark.runtime.jvm import watched
 if TYPE_CHECKING:
     from threading import Event
 
+    from materializer.core.printed import PrintedList
     from materializer.core.refresh.plan import Plan
     from materializer.core.time.instants import Instant
     from materializer.services.definitions.changes import DefinitionChange
@@ -25,14 +26,16 @@ if TYPE_CHECKING:
 class Scheduling(OpenedLake):
     """Changes and runs refresh policies."""
 
-    def policies(self, name: str | None = None, now: Instant = None) -> list[PolicyState]:
-        """Return the states of the refresh policies of one aggregate or of all, at a time.
+    def policies(self, name: str | None = None, now: Instant = None) -> PrintedList[PolicyState]:
+        """Return the states of the refresh policies of one aggregate or of all, at a time; a list, which prints as a table.
 
         Args:
             name: The aggregate; None for all.
             now: ISO text, or an integer for integer time; None for the clock.
         """
-        return self._policies.states(name, now)
+        from materializer.services.schedule.policies import listed
+
+        return listed(self._policies.states(name, now))
 
     def add_policy(
         self,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from materializer.core.codec import json_fields
+from materializer.core.printed import Printed, PrintedTable, facts
 from materializer.core.refresh.invalidation import Cause, Entry, InvalidationLog, SourceMark
 from materializer.core.refresh.lateness import Lateness
 from materializer.core.refresh.plan import Plan, RunReport
@@ -19,8 +20,8 @@ Version = Mapping[str, Any]
 """One version: the fields of :data:`materializer.journal.version_fields.FIELDS`, in the form that a snapshot of the state has."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+@dataclass(frozen=True, slots=True, repr=False)
+class Ended(Printed):
     """A refresh that ended, as commands show it.
 
     Args:
@@ -42,6 +43,19 @@ class Ended:
     reason: str = ""
     verdict: Mapping[str, Any] = field(default_factory=dict)
     policy: str = ""
+
+    def _tables(self) -> list[PrintedTable]:
+        report = self.report
+        pairs: list[tuple[str, object]] = [("ended", self.at), ("policy", self.policy), ("because", self.reason)]
+        if self.outcome == "done":
+            pairs += [
+                ("source version", report.source_version),
+                ("strategy", report.strategy),
+                ("executor", report.executor or "spark"),
+                ("rows", f"{report.rows_read:,} read, {report.rows_written:,} written in {report.buckets:,} buckets"),
+                ("took", f"{report.seconds:.3f} s"),
+            ]
+        return [facts(f"refresh {self.n}: {self.outcome}", pairs)]
 
 
 LATER: Final = (

@@ -5,13 +5,13 @@ They are noted in a file of the user's cache, a line for each, by what tells a f
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
+from materializer.lake import places
 from materializer.machine import cache_dir
 
 NAME: Final = "looked-at"
@@ -41,9 +41,7 @@ def _file() -> Path:
 
 
 def _digest(path: str) -> str:
-    found = os.stat(path)  # noqa: PTH116 - the path as it was given
-    seen = path, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-    return sha256(repr(seen).encode()).hexdigest()
+    return sha256(repr((path, *places.signature(path))).encode()).hexdigest()
 
 
 @cache

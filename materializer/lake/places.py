@@ -438,8 +438,13 @@ def _stated(path: str) -> Identity | None:
     return (stat.st_ino, stat.st_mtime_ns, stat.st_size)
 
 
+def signature(path: str) -> tuple[int, ...]:
+    """Return what tells a file of this machine from what it was before; raises OSError if there is none."""
+    stat = os.stat(path)
+    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
+
+
 def _scanned(entry: os.DirEntry[str]) -> FileEntry:
     if entry.is_dir():
         return FileEntry(entry.name, 0, 0, is_folder=True)
-    stat = entry.stat()
-    return FileEntry(entry.name, stat.st_size, stat.st_mtime)
+    return FileEntry(entry.name, (stat := entry.stat()).st_size, stat.st_mtime)

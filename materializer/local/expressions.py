@@ -10,7 +10,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
@@ -24,7 +23,7 @@ from materializer.local import aggregates, functions
 from materializer.local.arithmetic import arithmetic, compared_as, comparison, negated, positive_modulo, try_divide
 from materializer.local.kinds import BOOLEAN, DOUBLE, STRING, Kind, NotLocal, common, decimal, kind_of, quoted
 from materializer.local.refused import no_form, text_of
-from materializer.local.typed import NULL, Typed, cast, number, text_literal
+from materializer.local.typed import LIMITS, NULL, Typed, cast, number, text_literal, written
 
 _ARITHMETIC: Final = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.IntDiv: "div", exp.Mod: "%"}
 _COMPARISONS: Final = {
@@ -358,7 +357,7 @@ class Compiler:
         to = kind_of(_type_text(node.to))
         match node.this:
             case exp.Literal(is_string=True, this=text):
-                return _written(text, to)
+                return written(text, to)
             case exp.Literal(is_string=False, this=text) if str(text).isdigit():
                 value = number(int(text))
                 if to.is_integer and int(text) >= LIMITS[to.name]:
@@ -426,30 +425,3 @@ def member(value: Typed, name: str) -> Typed:
 def _type_text(node: exp.DataType) -> str:
     text = node.sql(dialect="spark").lower().replace(", ", ",")
     return {"timestamp_ltz": "timestamp"}.get(text, text)
-
-
-LIMITS: Final = {"tinyint": 1 << 7, "smallint": 1 << 15, "int": 1 << 31, "bigint": 1 << 63}
-"""The least numbers that types do not have."""
-_MOMENT: Final = re.compile(r"(\d{4})-(\d\d)-(\d\d)([ T]\d\d:\d\d:\d\d(\.\d{1,6})?)?(Z)?")
-
-
-def _written(text: str, to: Kind) -> Typed:
-    """Return a value that is written as a text."""
-    found = _MOMENT.fullmatch(text)
-    if found and to.name in {"date", "timestamp", "timestamp_ntz"}:
-        try:
-            datetime.fromisoformat(text)
-        except ValueError:
-            raise NotLocal(f"the text {text!r} as a {to.text}") from None
-    if to.name == "date" and found and not found[4] and not found[6]:
-        return Typed(f"DATE '{text}'", to)
-    if to.name in {"timestamp", "timestamp_ntz"} and found and found[1] != "0000":
-        if found[6] and to.name == "timestamp_ntz":
-            raise NotLocal(f"the text {text!r} as a {to.text}")
-        plain = text.removesuffix("Z")
-        return Typed(f"{to.duck} '{plain}{'+00' if to.name == 'timestamp' else ''}'", to)
-    if to.is_decimal and re.fullmatch(r"-?\d+(\.\d+)?|1E-?\d+", text):
-        return Typed(f"CAST('{Decimal(text):f}' AS {to.duck})", to)
-    if to.name in {"double", "float"} and text.lower() in {"infinity", "-infinity", "nan"}:
-        return Typed(f"CAST('{text}' AS {to.duck})", to)
-    raise NotLocal(f"the text {text!r} as a {to.text}")

@@ -6,8 +6,11 @@ which says what is wrong in its own words and code.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
 from typing import Any, Final, Protocol
 
 from materializer.local.kinds import BIGINT, DOUBLE, INTEGERS, VOID, Kind, NotLocal, quoted
@@ -156,3 +159,30 @@ def restored(sql: str, kind: Kind) -> str:
 def text_literal(value: str) -> str:
     """Return a text as a literal of DuckDB."""
     return "'" + value.replace("'", "''") + "'"
+
+
+LIMITS: Final = {"tinyint": 1 << 7, "smallint": 1 << 15, "int": 1 << 31, "bigint": 1 << 63}
+"""The least numbers that types do not have."""
+_MOMENT: Final = re.compile(r"(\d{4})-(\d\d)-(\d\d)([ T]\d\d:\d\d:\d\d(\.\d{1,6})?)?(Z)?")
+
+
+def written(text: str, to: Kind) -> Typed:
+    """Return a value that is written as a text."""
+    found = _MOMENT.fullmatch(text)
+    if found and to.name in {"date", "timestamp", "timestamp_ntz"}:
+        try:
+            datetime.fromisoformat(text)
+        except ValueError:
+            raise NotLocal(f"the text {text!r} as a {to.text}") from None
+    if to.name == "date" and found and not found[4] and not found[6]:
+        return Typed(f"DATE '{text}'", to)
+    if to.name in {"timestamp", "timestamp_ntz"} and found and found[1] != "0000":
+        if found[6] and to.name == "timestamp_ntz":
+            raise NotLocal(f"the text {text!r} as a {to.text}")
+        plain = text.removesuffix("Z")
+        return Typed(f"{to.duck} '{plain}{'+00' if to.name == 'timestamp' else ''}'", to)
+    if to.is_decimal and re.fullmatch(r"-?\d+(\.\d+)?|1E-?\d+", text):
+        return Typed(f"CAST('{Decimal(text):f}' AS {to.duck})", to)
+    if to.name in {"double", "float"} and text.lower() in {"infinity", "-infinity", "nan"}:
+        return Typed(f"CAST('{text}' AS {to.duck})", to)
+    raise NotLocal(f"the text {text!r} as a {to.text}")

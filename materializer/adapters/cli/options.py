@@ -94,6 +94,9 @@ NameOrDefinitions: TypeAlias = Annotated[
 ]
 All: TypeAlias = Annotated[bool, Option("--all", help="Every aggregate of the lake, parents first.")]
 Chain: TypeAlias = Annotated[bool, Option("--chain", help="What it reads first, from the aggregate over raw rows on.")]
+Reasons: TypeAlias = Annotated[
+    bool, Option("--why", help="Also say why no other strategy was chosen; JSON always does.")
+]
 Names: TypeAlias = Annotated[
     list[str] | None,
     Argument(autocompletion=aggregates, help="Names of aggregates, or --all.", metavar="NAME", show_default=False),

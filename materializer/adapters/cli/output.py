@@ -49,8 +49,8 @@ class Output(Protocol):
     def waiting(self, name: str) -> AbstractContextManager[object]:
         """Return a context manager that says what a command does as long as its block goes on."""
 
-    def watch(self, name: str, time_type: Shown, *, is_long: bool) -> Watch:
-        """Return a watch that shows the progress of a refresh; *is_long* when it has many runs."""
+    def watch(self, name: str, time_type: Shown, *, is_long: bool, is_why: bool = False) -> Watch:
+        """Return a watch that shows the progress of a refresh; *is_long* when it has many runs, *is_why* to say why no other strategy is."""
 
     def fail(self, error: MaterializerError) -> None:
         """Show an error that is not a bug."""
@@ -137,12 +137,12 @@ class TextOutput:
         """See :class:`Output`."""
         return Heartbeat(name, self._err.text, self._wait)
 
-    def watch(self, name: str, time_type: Shown, *, is_long: bool) -> Watch:
+    def watch(self, name: str, time_type: Shown, *, is_long: bool, is_why: bool = False) -> Watch:
         """See :class:`Output`."""
         if is_long and self._err.is_terminal:
             return BarWatch(name, self._err.stream)
         heartbeat = Heartbeat(name, self._err.text, self._wait)
-        return LineWatch(name, time_type, self._out.text, heartbeat, width=self._width, is_long=is_long)
+        return LineWatch(name, time_type, self._out.text, heartbeat, width=self._width, is_long=is_long, is_why=is_why)
 
     def fail(self, error: MaterializerError) -> None:
         """See :class:`Output`."""
@@ -241,12 +241,12 @@ class JsonOutput:
         """See :class:`Output`."""
         return Heartbeat(name, self._err.text, self._wait) if self._tells_progress else nullcontext()
 
-    def watch(self, name: str, time_type: Shown, *, is_long: bool) -> Watch:
+    def watch(self, name: str, time_type: Shown, *, is_long: bool, is_why: bool = False) -> Watch:
         """See :class:`Output`."""
         if not self._tells_progress:
             return SilentWatch()
         heartbeat = Heartbeat(name, self._err.text, self._wait)
-        return LineWatch(name, time_type, self._err.text, heartbeat, width=WIDTH, is_long=is_long)
+        return LineWatch(name, time_type, self._err.text, heartbeat, width=WIDTH, is_long=is_long, is_why=is_why)
 
     def fail(self, error: MaterializerError) -> None:
         """See :class:`Output`."""

@@ -159,6 +159,7 @@ class LineWatch(SilentWatch):
         *,
         width: int,
         is_long: bool,
+        is_why: bool = False,
     ) -> None:
         self._heartbeat = heartbeat
         self._name = name
@@ -166,6 +167,7 @@ class LineWatch(SilentWatch):
         self._write = write
         self._width = width
         self._is_long = is_long
+        self._is_why = is_why
         self._tally = Tally()
 
     def __enter__(self) -> Self:
@@ -180,7 +182,7 @@ class LineWatch(SilentWatch):
     def on_plan(self, plan: Plan, note: RunNote) -> None:  # noqa: ARG002 - the port has this argument
         """See :class:`Watch`."""
         if not self._is_long:
-            self._write(short_plan_lines(self._name, plan, self._kind, self._width))
+            self._write(short_plan_lines(self._name, plan, self._kind, self._width, is_why=self._is_why))
         elif not self._tally.runs:
             self._write([f"{self._name}: backfilling at source version {plan.source_version}"])
 

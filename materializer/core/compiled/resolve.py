@@ -82,7 +82,7 @@ def _quoted_names(spec: AggregateSpec, columns: dict[str, tuple[str, str]]) -> I
     """Yield columns that are written in double quotes, as in other systems: Spark reads a text there, the same in every row."""
     try:
         tokens = Script(spec.sql).tokens() if '"' in spec.sql else ()
-    except Refused:  # it is told already
+    except Refused:  # the parser has said why
         return
     select = next((at for at, token in enumerate(tokens) if token.text.upper() == "SELECT"), len(tokens))
     for token in tokens[select:]:

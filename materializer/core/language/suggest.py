@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from materializer.core.language.new_text import alias_of, free_name, quoted
+from materializer.core.printed import Printed, PrintedTable, facts
 from materializer.core.refresh.lateness import Lateness, advice
 from materializer.core.spec.spec import Resolution, TimeType
+from materializer.core.time.instants import render
 
 _TIMELY: Final = re.compile(
     r"(?i)(^|_)(ts|time|timestamp|datetime|date|day|at|on|when|epoch|event|created|updated|t)($|_)|time|date"
@@ -59,8 +61,8 @@ _OF_A_SAMPLE: Final = 1 << 53
 _LARGEST: Final = {"tinyint": 1 << 7, "smallint": 1 << 15, "int": 1 << 31, "bigint": 1 << 63}
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnFacts:
+@dataclass(frozen=True, slots=True, repr=False)
+class ColumnFacts(Printed):
     """What a sample says of one column.
 
     Args:
@@ -84,6 +86,16 @@ class ColumnFacts:
     low: Any = None
     high: Any = None
     is_finite: bool = True
+
+    def _tables(self) -> list[PrintedTable]:
+        kind = TimeType(self.type) if self.type in {"date", "timestamp", "timestamp_ntz"} else TimeType.BIGINT
+        ends = [
+            render(value, kind) if isinstance(value, int) and not isinstance(value, bool) else value
+            for value in (self.least, self.low, self.high, self.most)
+        ]
+        names = ("least", "one in 200 is lower", "one in 200 is higher", "most")
+        counts = [("different values", self.distinct), ("rows without a value", self.nulls or None)]
+        return [facts(f"{self.name}: {self.type}", [*counts, *zip(names, ends, strict=True)])]
 
 
 @dataclass(frozen=True, slots=True)

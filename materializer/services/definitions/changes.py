@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from materializer.core.printed import Printed
 from materializer.core.spec.spec import AggregateSpec
 from materializer.errors import RetryableError
 from materializer.journal.events import SourceIdentity
@@ -14,8 +15,8 @@ from materializer.services.definitions.sources import MissingFeed
 from materializer.services.definitions.waiting import WaitingCheck
 
 
-@dataclass(frozen=True, slots=True)
-class DefinitionChange:
+@dataclass(frozen=True, slots=True, repr=False)
+class DefinitionChange(Printed):
     """What applying one definition does, or would do.
 
     Args:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from materializer.core.compiled.definition import quoted
+from materializer.core.printed import Printed
 from materializer.core.spec.table_names import parts_of
 from materializer.core.sql.functions import nearest
 from materializer.errors import MaterializerError, TableNotFoundError
@@ -83,8 +84,8 @@ def named_in(error: MaterializerError, name: str) -> str:
     return name if isinstance(error, TableNotFoundError) else places.resolved(name)
 
 
-@dataclass(frozen=True, slots=True)
-class MissingFeed:
+@dataclass(frozen=True, slots=True, repr=False)
+class MissingFeed(Printed):
     """A table without a change feed, and how it gets one.
 
     Args:

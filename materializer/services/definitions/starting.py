@@ -15,6 +15,7 @@ from materializer.core.language import new_text, suggest
 from materializer.core.language.new_text import Answers
 from materializer.core.language.parse import parse_definitions
 from materializer.core.language.suggest import SourceFacts, TimeChoice
+from materializer.core.printed import Printed, PrintedTable, facts
 from materializer.core.refresh.lateness import Lateness
 from materializer.errors import NotADeltaTableError, UsageError
 from materializer.journal.events import SourceIdentity
@@ -53,8 +54,8 @@ class Wishes:
     has_policy: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class NewDefinition:
+@dataclass(frozen=True, slots=True, repr=False)
+class NewDefinition(Printed):
     """A definition that was proposed and checked, with its suite and policy; nothing is written yet.
 
     Args:
@@ -76,6 +77,18 @@ class NewDefinition:
     definition: str
     suite: str
     feed: MissingFeed | None = None
+
+    def _tables(self) -> list[PrintedTable]:
+        pairs = [
+            ("source", self.path),
+            ("source version", self.version),
+            ("rows", self.facts.rows),
+            ("times", ", ".join(choice.column.name for choice in self.times)),
+            ("change feed", None if self.feed is None else f"none: {self.feed.statement}"),
+            ("definition", self.definition.rstrip()),
+            ("suite", self.suite.rstrip()),
+        ]
+        return [facts(f"{self.answers.name}: proposed", pairs)]
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import TYPE_CHECKING
 
+from materializer.core.printed import Printed
 from materializer.errors import UsageError
 from materializer.journal.store import FOLDER
 from materializer.lake import places
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from materializer.lake.export import ExportFormat
 
 
-@dataclass(frozen=True, slots=True)
-class ExportReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class ExportReport(Printed):
     """What an export wrote.
 
     Args:

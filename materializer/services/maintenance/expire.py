@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from materializer.core.policy.retention import SOURCE
+from materializer.core.printed import Printed
 from materializer.core.refresh.invalidation import ANY_ROWS, Cause, Entry
 from materializer.core.refresh.plan import Estimate
 from materializer.core.spec.spec import AggregateSpec, TimeType
@@ -41,8 +42,8 @@ from materializer.services.observe.source_deletes import OtherReader, delete_sta
 Report = TypeVar("Report")
 
 
-@dataclass(frozen=True, slots=True)
-class Expiry:
+@dataclass(frozen=True, slots=True, repr=False)
+class Expiry(Printed):
     """The result of freezing, or of a dry run of it.
 
     Args:
@@ -62,6 +63,8 @@ class Expiry:
         is_dry_run: Whether nothing was written.
     """
 
+    _INSTANTS: ClassVar[frozenset[str]] = frozenset({"before", "bound", "was"})
+
     name: str
     time_type: Shown
     before: int
@@ -78,8 +81,8 @@ class Expiry:
     is_dry_run: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Thaw:
+@dataclass(frozen=True, slots=True, repr=False)
+class Thaw(Printed):
     """The result of thawing, or of a dry run of it.
 
     Args:
@@ -94,6 +97,8 @@ class Thaw:
         follows: Whether ``source.retention`` will freeze it again.
         is_dry_run: Whether nothing was written.
     """
+
+    _INSTANTS: ClassVar[frozenset[str]] = frozenset({"was"})
 
     name: str
     time_type: Shown

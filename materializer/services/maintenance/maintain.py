@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, TypedDict
 
 from materializer.core.policy.compaction import Group, depth, groups, is_small, target_rows
 from materializer.core.policy.table_properties import every_of, retention_hours_of
+from materializer.core.printed import Printed, PrintedTable, facts
 from materializer.core.spec.spec import AggregateSpec, TimeType
 from materializer.errors import LeaseLostError, MaterializerError
 from materializer.errors.base import masked
@@ -127,8 +128,8 @@ class TableDone:
     checkpoint: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class MaintainReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class MaintainReport(Printed):
     """What maintenance planned and did.
 
     Args:
@@ -144,6 +145,23 @@ class MaintainReport:
     done: tuple[TableDone, ...] = ()
     is_dry_run: bool = False
     seconds: float = 0.0
+
+    def _tables(self) -> list[PrintedTable]:
+        done = {each.table: each for each in self.done}
+        rows = [
+            (
+                plan.table,
+                plan.files,
+                plan.small,
+                sum(len(group.pieces) for group in plan.groups),
+                plan.leftovers,
+                done[plan.table].files if plan.table in done else None,
+            )
+            for plan in self.plans
+        ]
+        head = f"{self.name or 'journal'}: {'planned' if self.is_dry_run else 'maintained'}, {self.seconds:.2f} s"
+        header = ("table", "files", "small", "worth writing again", "not needed", "files afterwards")
+        return [PrintedTable(head, header, rows) if rows else facts(head)]
 
     @property
     def has_work(self) -> bool:

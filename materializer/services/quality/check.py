@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from materializer.core.printed import Printed, PrintedTable, facts, span_text
 from materializer.core.quality.builtin import built_in
 from materializer.core.quality.failing import FailingRow
 from materializer.core.quality.library import Library
 from materializer.core.quality.suite import Suite, read
 from materializer.core.quality.verdict import Verdict
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.instants import Shown
 from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
 from materializer.core.time.windows import whole_buckets
 from materializer.errors import UsageError
@@ -31,8 +34,8 @@ if TYPE_CHECKING:
     from materializer.spark.run.spark import Spark
 
 
-@dataclass(frozen=True, slots=True)
-class CheckReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class CheckReport(Printed):
     """What checking one aggregate found.
 
     Args:
@@ -43,6 +46,7 @@ class CheckReport:
         rows: Some of the failing rows.
         docs: The Data Docs page that was written, or "".
         seconds: Wall time.
+        time_type: Type of its time column, for showing instants.
     """
 
     name: str
@@ -52,6 +56,31 @@ class CheckReport:
     rows: tuple[FailingRow, ...]
     docs: str
     seconds: float
+    time_type: Shown = TimeType.TIMESTAMP
+
+    def _tables(self) -> list[PrintedTable]:
+        rows = [
+            (
+                finding.type,
+                ", ".join(f"{name}={value}" for name, value in finding.kwargs.items()),
+                "passed" if finding.success else finding.severity.value,
+                finding.error or finding.observed,
+                finding.unexpected_count,
+                finding.element_count,
+            )
+            for finding in self.verdict.findings
+        ]
+        pairs = [
+            ("buckets", span_text(self.window, self.time_type)),
+            ("output version", self.version),
+            ("page", self.docs),
+            ("took", f"{self.seconds:.2f} s"),
+        ]
+        header = ("expectation", "of", "outcome", "observed", "unexpected rows", "checked rows")
+        return [
+            facts(f"{self.name}: {_outcome(self.verdict)}", pairs),
+            *([PrintedTable("", header, rows)] if rows else []),
+        ]
 
 
 @dataclass(slots=True)
@@ -127,7 +156,14 @@ class Checker:
         finally:
             frame.unpersist()
         report = CheckReport(
-            state.name, window, version, found.verdict, found.rows, str(page), time.perf_counter() - began
+            state.name,
+            window,
+            version,
+            found.verdict,
+            found.rows,
+            str(page),
+            time.perf_counter() - began,
+            definition.grid.shown,
         )
         self._keep(state, report)
         return report

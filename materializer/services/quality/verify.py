@@ -11,6 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from materializer.core.printed import Printed, PrintedTable, facts, spans_text
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.instants import Shown, render
 from materializer.core.time.spans import EVERYTHING, NEG_INF, Span, SpanSet
 from materializer.core.time.windows import whole_buckets
 from materializer.errors import RetryableError
@@ -46,8 +49,8 @@ class Difference:
     columns: dict[str, tuple[str, str]]
 
 
-@dataclass(frozen=True, slots=True)
-class VerifyReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class VerifyReport(Printed):
     """What verifying one aggregate found.
 
     Args:
@@ -61,6 +64,7 @@ class VerifyReport:
         tolerances: Measure → ``exact``, ``float`` or ``rank``: how it was compared.
         seconds: Wall time.
         frozen: Below it nothing was compared, because raw rows may be gone; ``NEG_INF`` when nothing is frozen.
+        time_type: Type of its time column, for showing instants.
     """
 
     name: str
@@ -73,11 +77,45 @@ class VerifyReport:
     tolerances: dict[str, str]
     seconds: float
     frozen: int = NEG_INF
+    time_type: Shown = TimeType.TIMESTAMP
 
     @property
     def is_equal(self) -> bool:
         """Whether nothing differs."""
         return self.differing == 0
+
+    def _tables(self) -> list[PrintedTable]:
+        word = (
+            "equal to plain Spark"
+            if self.is_equal
+            else f"{self.differing:,} of {self.rows:,} rows differ from plain Spark"
+        )
+        loose = [name for name, how in self.tolerances.items() if how != "exact"]
+        pairs = [
+            ("source version", self.source_version),
+            ("rows", self.rows),
+            ("compared", spans_text(self.compared, self.time_type) or "nothing"),
+            ("left out", spans_text(self.left_out, self.time_type)),
+            ("frozen below", None if self.frozen == NEG_INF else render(self.frozen, self.time_type)),
+            ("not exactly", ", ".join(loose)),
+            ("took", f"{self.seconds:.2f} s"),
+        ]
+        return [
+            facts(f"{self.name}: {word if self.compared else 'nothing to compare'}", pairs),
+            *(
+                [PrintedTable("", ("row", "", "column", "published", "plain Spark"), rows)]
+                if (rows := self._rows())
+                else []
+            ),
+        ]
+
+    def _rows(self) -> list[tuple[object, ...]]:
+        rows: list[tuple[object, ...]] = []
+        for example in self.examples:
+            row = ", ".join(f"{name}={value}" for name, value in example.row.items())
+            rows += [(row, example.kind, name, was, wanted) for name, (was, wanted) in example.columns.items()]
+            rows += [] if example.columns else [(row, example.kind, None, None, None)]
+        return rows
 
 
 @dataclass(slots=True)
@@ -143,4 +181,5 @@ class Verifier:
             dict(aggregate.definition.layout.tolerances),
             time.perf_counter() - began,
             state.floor,
+            aggregate.definition.grid.shown,
         )

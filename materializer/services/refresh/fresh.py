@@ -14,8 +14,11 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from materializer.core.compiled.definition import quoted
+from materializer.core.printed import Printed
 from materializer.core.refresh.invalidation import Cause
 from materializer.core.refresh.plan import Estimate, ReadCost
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.instants import Shown
 from materializer.core.time.spans import EVERYTHING, POS_INF, Span, SpanSet
 from materializer.core.time.windows import whole_buckets
 from materializer.errors import NOTHING, ChangeFeedGapError, TablesAheadError, UsageError
@@ -51,8 +54,8 @@ class FetchedRows:
     cost: ReadCost
 
 
-@dataclass(frozen=True, slots=True)
-class FreshRead:
+@dataclass(frozen=True, slots=True, repr=False)
+class FreshRead(Printed):
     """Rows as of a source version, computed when they are fetched.
 
     The versions of all tables are fixed, so each evaluation gives the same rows.
@@ -64,6 +67,7 @@ class FreshRead:
         estimate: Upper limit of what the computation reads.
         seconds: Duration of planning, with the start of Spark if it did not run yet.
         rows: Computes the rows.
+        time_type: Type of its time column, for showing instants.
     """
 
     source_version: int
@@ -72,6 +76,7 @@ class FreshRead:
     estimate: Estimate
     seconds: float
     rows: OnTheFly = field(repr=False)
+    time_type: Shown = TimeType.TIMESTAMP
 
     @property
     def frame(self) -> DataFrame:
@@ -96,8 +101,8 @@ class FreshRead:
         return FetchedRows(*self.rows.fetch(limit))
 
 
-@dataclass(frozen=True, slots=True)
-class FreshView:
+@dataclass(frozen=True, slots=True, repr=False)
+class FreshView(Printed):
     """A view over the rows of a fresh read; its text form is its name.
 
     The versions of all tables are fixed. Each query computes the dirty buckets again.
@@ -109,6 +114,7 @@ class FreshView:
         strategy: ``merge``, ``recompute`` or both; ``nothing`` when all rows come from the output.
         estimate: Upper limit of what the computation reads.
         seconds: Duration of its creation, with the start of Spark if it did not run yet.
+        time_type: Type of its time column, for showing instants.
     """
 
     name: str
@@ -117,6 +123,7 @@ class FreshView:
     strategy: str
     estimate: Estimate
     seconds: float
+    time_type: Shown = TimeType.TIMESTAMP
 
     def __str__(self) -> str:
         return self.name
@@ -167,7 +174,8 @@ class FreshReader:
         read = self.read(name)
         read.frame.createOrReplaceGlobalTempView(view)
         full_name = f"global_temp.{quoted(view)}"
-        return FreshView(full_name, read.source_version, read.computed, read.strategy, read.estimate, read.seconds)
+        found = read.source_version, read.computed, read.strategy, read.estimate, read.seconds
+        return FreshView(full_name, *found, read.time_type)
 
     def _read(self, name: str, window: Span | None, *, may_merge: bool) -> FreshRead:
         return self._read_with_upstream(name, window, may_merge=may_merge)[0]
@@ -212,7 +220,8 @@ class FreshReader:
         gone = stored_extent.outlived(aggregate, lambda: heads[Which.OUTPUT].version, state.retired)
         column = aggregate.slice_column("output")
         upstream = Upstream(heads[Which.OUTPUT].version, computed | gone, column, rows, estimate)
-        return FreshRead(state.cursor, computed, plan.strategy, estimate, 0.0, rows), upstream
+        shown = observation.aggregate.definition.grid.shown
+        return FreshRead(state.cursor, computed, plan.strategy, estimate, 0.0, rows, shown), upstream
 
     def _observed(
         self, name: str, window: Span | None, *, may_merge: bool

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 
 from materializer.core.compiled.definition import Definition
+from materializer.core.printed import Printed, PrintedTable, facts, spans_text
 from materializer.core.refresh.invalidation import Cause, Entry
 from materializer.core.refresh.plan import Estimate, ExecutorKind, Plan, Recompute, RollUp, Settle, strategy_of
-from materializer.core.time.instants import Shown, render
+from materializer.core.time.instants import Shown
 from materializer.core.time.slice_column import SliceColumn
 from materializer.core.time.spans import EVERYTHING, NEG_INF, Span, SpanSet
 from materializer.journal.events import Captured, Invalidated
 from materializer.journal.state import AggregateState
 from materializer.journal.view import View
-from materializer.services import html
 from materializer.services.commit.lake import Lake
 from materializer.services.definitions import rolled_up
 from materializer.services.definitions.waiting import WaitingVersion, waiting_version
@@ -26,8 +26,8 @@ from materializer.services.planning.runs import Request
 from materializer.services.protocol.process import Which
 
 
-@dataclass(frozen=True, slots=True)
-class Preview:
+@dataclass(frozen=True, slots=True, repr=False)
+class Preview(Printed):
     """The plan of a refresh that was not carried out.
 
     Args:
@@ -89,12 +89,13 @@ class Preview:
             lines.append(f"  next version {self.waiting.text}")
         return "\n".join(lines)
 
-    def _repr_html_(self) -> str:
-        """Return the plan as HTML, for notebooks."""
+    __repr__ = __str__
+
+    def _tables(self) -> list[PrintedTable]:
         kind, next_ = self.time_type, self.waiting.text if self.waiting else None
         if self.plan is None:
-            facts = [("source version", self.source_version), ("next version", next_)]
-            return html.facts(f"{self.name}: nothing to do", facts)
+            pairs = [("source version", self.source_version), ("next version", next_)]
+            return [facts(f"{self.name}: nothing to do", pairs)]
         steps = []
         for step in self.plan.steps:
             read = Estimate() if isinstance(step, Settle) else step.estimate
@@ -107,7 +108,7 @@ class Preview:
         start = f" and {self.starting:.0f} s to start Spark" if self.starting else ""
         price = f"about {self.plan.seconds:.2f} s{start}"
         head = f"{self.name}: refresh {self.plan.n} of source version {self.source_version}, {price}"
-        found = html.table(
+        found = PrintedTable(
             f"{head}, by {self.plan.executor}",
             ("strategy", "buckets", "because", "reads at most", "price", "not"),
             steps,
@@ -115,7 +116,7 @@ class Preview:
         left = [("outside the window", self.outside), ("below the frozen boundary", self.stuck)]
         dirty = [(f"dirty {where}", _spans(spans, kind)) for where, spans in left if spans]
         dirty += [("next version", next_)] if next_ else []
-        return found + (html.facts("", dirty) if dirty else "")
+        return [found, facts("", dirty)] if dirty else [found]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +139,7 @@ class Coming:
 
 
 def _spans(spans: SpanSet, time_type: Shown) -> str:
-    shown = [f"[{render(s.start, time_type)}, {render(s.end, time_type)})" for s in spans.spans[:2]]
-    return ", ".join(shown) + (f" and {len(spans) - 2} more" if len(spans) > 2 else "")
+    return spans_text(spans, time_type, few=2, between=", ")
 
 
 @dataclass(slots=True)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from materializer.core.printed import Printed, PrintedTable, facts, span_text, spans_text
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.instants import Shown
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
 
 if TYPE_CHECKING:
@@ -15,8 +18,11 @@ if TYPE_CHECKING:
     from materializer.services.observe.source_deletes import OtherReader
 
 
-@dataclass(frozen=True, slots=True)
-class RunDone:
+_HEADER: Final = ("refresh", "strategy", "executor", "rows read", "rows written", "buckets", "took", "predicted")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class RunDone(Printed):
     """One run of a request.
 
     Args:
@@ -25,6 +31,7 @@ class RunDone:
         window: Its buckets.
         runs_left: About how many runs follow, 0 for the last.
         verdict: The gate's verdict, as JSON; empty without one.
+        time_type: Type of its time column, for showing instants.
     """
 
     plan: Plan
@@ -32,10 +39,15 @@ class RunDone:
     window: Span
     runs_left: int = 0
     verdict: Mapping[str, Any] = field(default_factory=dict)
+    time_type: Shown = TimeType.TIMESTAMP
+
+    def _tables(self) -> list[PrintedTable]:
+        pairs = [("buckets", span_text(self.window, self.time_type)), ("runs left", self.runs_left or None)]
+        return [PrintedTable("", _HEADER, [_row(self)]), facts("", pairs)]
 
 
-@dataclass(frozen=True, slots=True)
-class RefreshReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class RefreshReport(Printed):
     """What a refresh or backfill did.
 
     Args:
@@ -57,6 +69,7 @@ class RefreshReport:
             in this refresh, or if the source is the output of another aggregate.
         readers: Other aggregates that read these rows and are not frozen there.
         waiting: The next version, which waits to be built; None without one.
+        time_type: Type of its time column, for showing instants.
     """
 
     name: str
@@ -75,36 +88,36 @@ class RefreshReport:
     delete: str = ""
     readers: tuple[OtherReader, ...] = ()
     waiting: WaitingVersion | None = None
+    time_type: Shown = TimeType.TIMESTAMP
 
-    def _repr_html_(self) -> str:
-        """Return what was done as HTML, for notebooks."""
-        from materializer.core.refresh.price import shown  # noqa: PLC0415 - as below
-        from materializer.services import html  # noqa: PLC0415 - only notebooks show it
-
+    def _tables(self) -> list[PrintedTable]:
         head = f"{self.name}: {self.outcome}, source version {self.source_version}, {self.seconds:.2f} s"
-        rows = [
-            (
-                run.plan.n,
-                run.report.strategy,
-                run.report.executor or "spark",
-                run.report.rows_read,
-                run.report.rows_written,
-                run.report.buckets,
-                f"{run.report.seconds:.3f} s",
-                f"{guess:.3f} s"
-                if (guess := shown(run.report.predicted, run.report.unlearned, run.report.seconds))
-                else None,
-            )
-            for run in self.runs
+        pairs: list[tuple[str, object]] = [
+            ("buckets", span_text(self.window, self.time_type)),
+            ("left dirty", spans_text(self.left, self.time_type)),
+            ("dirty below the frozen boundary", spans_text(self.stuck, self.time_type)),
+            *(("warning", text) for text in self.warnings),
+            ("next version", self.waiting.text if self.waiting else None),
         ]
-        header = ("refresh", "strategy", "executor", "rows read", "rows written", "buckets", "took", "predicted")
-        dirty = [("left dirty", self.left), ("dirty below the frozen boundary", self.stuck)]
-        left = [(name, f"{len(spans)} spans") for name, spans in dirty if spans]
-        left += [("warning", text) for text in self.warnings]
-        left += [("next version", self.waiting.text)] if self.waiting else []
-        return (html.table(head, header, rows) if rows else html.facts(head, [])) + (
-            html.facts("", left) if left else ""
-        )
+        runs = [PrintedTable(head, _HEADER, [_row(run) for run in self.runs])] if self.runs else []
+        return [*runs, facts("" if runs else head, pairs)]
+
+
+def _row(run: RunDone) -> tuple[object, ...]:
+    from materializer.core.refresh.price import shown  # noqa: PLC0415 - only for printing
+
+    report = run.report
+    guess = shown(report.predicted, report.unlearned, report.seconds)
+    return (
+        run.plan.n,
+        report.strategy,
+        report.executor or "spark",
+        report.rows_read,
+        report.rows_written,
+        report.buckets,
+        f"{report.seconds:.3f} s",
+        f"{guess:.3f} s" if guess else None,
+    )
 
 
 def outcome_of(runs: Sequence[RunDone], window: Span | None, left: SpanSet) -> str:

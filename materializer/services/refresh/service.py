@@ -184,7 +184,8 @@ class Refresher:
             if process.plan is None or process.report is None or note is None or note.run is None:
                 break
             left = note.run.runs - 1 if note.run.rest else 0
-            done = RunDone(process.plan, process.report, note.run.window, left, _verdict(state, process.plan))
+            kind = self.lake.aggregate(state).definition.grid.shown
+            done = RunDone(process.plan, process.report, note.run.window, left, _verdict(state, process.plan), kind)
             runs.append(done)
             on_run(done)
             self._deliver(state, handler)
@@ -272,6 +273,7 @@ class Refresher:
             state.frozen,
             stuck_spans(state),
             *self._let_go(state, was),
+            time_type=self.lake.aggregate(state).definition.grid.shown,
         )
 
     def _let_go(self, state: AggregateState, was: int) -> tuple[str, tuple[OtherReader, ...]]:
@@ -339,6 +341,7 @@ class Refresher:
             null_times=state.null_times,
             frozen=state.frozen,
             stuck=stuck_spans(state),
+            time_type=aggregate.definition.grid.shown,
         )
 
 

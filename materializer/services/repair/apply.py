@@ -19,6 +19,7 @@ from typing import Any, Final
 from uuid import NAMESPACE_OID, uuid5
 
 from materializer.core.codec import as_json
+from materializer.core.printed import Printed, PrintedTable, facts
 from materializer.core.time.instants import render
 from materializer.core.time.spans import EVERYTHING, NEG_INF, SpanSet
 from materializer.errors import (
@@ -59,8 +60,8 @@ REBUILDING: Final = "output.rebuilding"
 REASON: Final = "repaired"
 
 
-@dataclass(frozen=True, slots=True)
-class RepairReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class RepairReport(Printed):
     """The result of a repair, or of a dry run of it.
 
     Args:
@@ -78,6 +79,17 @@ class RepairReport:
     recovered: tuple[tuple[int, str], ...] = ()
     left: tuple[str, ...] = ()
     seconds: float = 0.0
+
+    def _tables(self) -> list[PrintedTable]:
+        todo = self.mending
+        pairs = [
+            *(("problem", text) for _, text in todo.wrong),
+            ("would do" if self.outcome == "planned" else "done", "\n".join(todo.steps)),
+            ("ended before", "\n".join(f"refresh {n}: {outcome}" for n, outcome in self.recovered)),
+            ("renamed or left", "\n".join(self.left)),
+            ("took", f"{self.seconds:.2f} s"),
+        ]
+        return [facts(f"{self.name}: {self.outcome}", pairs)]
 
 
 @dataclass(slots=True)

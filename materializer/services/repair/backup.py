@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
+from materializer.core.printed import Printed, PrintedTable, facts
 from materializer.core.time.instants import render
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
 from materializer.errors import (
@@ -49,8 +50,8 @@ _COPY: Final = "copy"
 """Folder of the restored journal until it is complete."""
 
 
-@dataclass(frozen=True, slots=True)
-class BackupReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class BackupReport(Printed):
     """The result of a backup.
 
     Args:
@@ -99,8 +100,8 @@ class Outlived:
     groups: int
 
 
-@dataclass(frozen=True, slots=True)
-class RestoreReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class RestoreReport(Printed):
     """The result of a restore, or of a dry run of it.
 
     Args:
@@ -126,6 +127,20 @@ class RestoreReport:
     given_up: tuple[str, ...] = ()
     seconds: float = 0.0
     outlived: tuple[Outlived, ...] = ()
+
+    def _tables(self) -> list[PrintedTable]:
+        repairs = (self.repairs or {}).items()
+        pairs = [
+            ("problem", self.problem),
+            ("renamed to", self.aside),
+            ("to repair", "\n".join(f"{name}: {'; '.join(problems)}" for name, problems in repairs)),
+            ("given up", ", ".join(self.given_up)),
+            ("would be removed", "\n".join(f"{each.name} below {each.below}" for each in self.outlived)),
+            ("took", f"{self.seconds:.2f} s"),
+        ]
+        rows = [(each.name, each.backup, each.current, each.change) for each in self.differences]
+        header = ("aggregate", "refresh in the backup", "refresh now", "change")
+        return [PrintedTable(f"{self.folder}: {self.outcome}", header, rows), facts("", pairs)]
 
 
 @dataclass(slots=True)

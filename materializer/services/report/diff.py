@@ -5,14 +5,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from materializer.core.compiled.difference_lines import differences
 from materializer.core.compiled.sample import text_of, typed_where
+from materializer.core.printed import Printed, PrintedTable, facts, spans_text
 from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.grid import Grid
+from materializer.core.time.instants import render
 from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
 from materializer.core.time.windows import whole_buckets
 from materializer.errors import (
@@ -32,14 +34,14 @@ from materializer.services.observe.dirty import reflected
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from materializer.local.differences import ComparedColumn, RowDifferences
+    from materializer.local.differences import ComparedColumn, GroupDifference, RowDifferences
 
 _INTEGERS: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
 _FRACTIONS: Final = frozenset({"float", "double"})
 
 
-@dataclass(frozen=True, slots=True)
-class DiffSide:
+@dataclass(frozen=True, slots=True, repr=False)
+class DiffSide(Printed):
     """One of the two lakes.
 
     Args:
@@ -62,8 +64,8 @@ class DiffSide:
     rows: int
 
 
-@dataclass(frozen=True, slots=True)
-class DiffReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class DiffReport(Printed):
     """The outputs of an aggregate in two lakes, compared.
 
     Args:
@@ -101,6 +103,46 @@ class DiffReport:
         """Whether both outputs have the same columns with the same rows."""
         is_other_row = self.rows.only_here or self.rows.only_there or self.rows.differing
         return not (is_other_row or self.only_here or self.only_there or self.not_compared)
+
+    def _tables(self) -> list[PrintedTable]:
+        kind, rows = self.grid.shown, self.rows
+        sides = (self.here, self.there)
+        both = [
+            ("lake", *(side.root for side in sides)),
+            ("source", *(side.source for side in sides)),
+            ("source version", *(side.source_version for side in sides)),
+            ("sample", *(side.sample or None for side in sides)),
+            ("rows", *(side.rows for side in sides)),
+            ("rows only in it", rows.only_here, rows.only_there),
+            ("columns only in it", *(", ".join(names) or None for names in (self.only_here, self.only_there))),
+            ("left out", *(spans_text(side.left_out, kind) or None for side in sides)),
+        ]
+        pairs: list[tuple[str, object]] = [
+            ("definition", "\n".join(self.definition)),
+            ("types", "\n".join(f"{name}: {here} here, {there} there" for name, here, there in self.types)),
+            ("not compared", ", ".join(self.not_compared)),
+            ("compared", spans_text(self.compared, kind) or "nothing"),
+            ("equal rows", rows.equal),
+            ("rows with other values", rows.differing),
+            *((f"{column.name} differs in", f"{column.rows:,} rows") for column in rows.columns),
+            ("took", f"{self.seconds:.2f} s"),
+        ]
+        word = "equal" if self.is_equal else "different"
+        examples = [row for example in rows.examples for row in self._rows_of(example)]
+        return [
+            PrintedTable(f"{self.name}: {word}", ("", "here", "there"), both),
+            facts("", pairs),
+            *([PrintedTable("", ("row", "column", "here", "there"), examples)] if examples else []),
+        ]
+
+    def _rows_of(self, example: GroupDifference) -> Iterator[tuple[object, ...]]:
+        place = ", ".join(
+            f"{name}={render(value, self.grid.shown) if name in self.edges and isinstance(value, int) else value}"
+            for name, value in example.place.items()
+        )
+        here, there = example.here or {}, example.there or {}
+        for name in {**here, **there}:
+            yield place, name, str(here.get(name, "–")), str(there.get(name, "–"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +185,7 @@ class _Side:
         later = definition.grid.within(Span(raw.sample.start, POS_INF))
         return SpanSet() if later is None else spans & SpanSet.of(later)
 
-    def read(self, spans: SpanSet, columns: Mapping[str, str], most: int) -> tuple[int, pa.Table]:
+    def read(self, spans: SpanSet, columns: Mapping[str, str], most: int) -> tuple[int, pa.PrintedTable]:
         """Return the version of the output, and its rows with other names of columns.
 
         Args:

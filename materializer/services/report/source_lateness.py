@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from materializer.core.printed import Printed, PrintedTable, facts
 from materializer.core.refresh.lateness import ENOUGH, Lateness
 from materializer.journal.state import AggregateState
 
 
-@dataclass(frozen=True, slots=True)
-class SourceLateness:
+@dataclass(frozen=True, slots=True, repr=False)
+class SourceLateness(Printed):
     """Lateness of the rows of a source, by one time column.
 
     Args:
@@ -28,6 +29,16 @@ class SourceLateness:
     readers: int
     lateness: Lateness
     longest_wait: float | None
+
+    def _tables(self) -> list[PrintedTable]:
+        within = {share: self.lateness.within(share) for share in (0.5, 0.99, 1.0)}
+        pairs = [
+            ("rows", self.lateness.total),
+            *((f"{share:.0%} within", None if late is None else f"{late:,.0f} s") for share, late in within.items()),
+            ("longest wait", None if self.longest_wait is None else f"{self.longest_wait:,.0f} s"),
+            ("readers", self.readers),
+        ]
+        return [facts(f"{self.source}: {self.time_column}, counted by {self.aggregate}", pairs)]
 
 
 def by_source(states: Iterable[AggregateState]) -> tuple[SourceLateness, ...]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from materializer.core.policy.policies import has_clock, promise_of
 from materializer.core.policy.retention import clock_edge, latest_instant
+from materializer.core.printed import Printed, PrintedList, PrintedTable, facts, span_text, spans_text
 from materializer.core.quality.canaries import Canaries, canaries_of
 from materializer.core.refresh.lateness import Advice, Lateness, advice
 from materializer.core.time.grid import Grid
@@ -25,7 +26,6 @@ from materializer.lake.extent import files
 from materializer.lake.failures import no_table
 from materializer.lake.statistics import unit
 from materializer.lake.table import DeltaFolder, one_look
-from materializer.services import html
 from materializer.services.aggregate import Aggregate, Timed, output_of, timed
 from materializer.services.delivery import registration
 from materializer.services.observe.clock import wall_clock
@@ -65,8 +65,8 @@ class PastClock:
     files: int
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+@dataclass(frozen=True, slots=True, repr=False)
+class Status(Printed):
     """One aggregate at a glance.
 
     Args:
@@ -163,39 +163,37 @@ class Status:
             return f"{cursor:,}"
         return f"{cursor:,} of {newest:,}" if newest > cursor else f"{cursor:,}, but the newest is {newest:,}"
 
-    def _repr_html_(self) -> str:
-        """Return the status as HTML, for notebooks."""
+    def _tables(self) -> list[PrintedTable]:
         kind, last, fresh = self.time_type, self.last, self.freshness
         newest = "not readable" if self.newest is None else self.versions
-        return html.facts(
-            f"{self.name}: {self.state}",
-            [
-                ("", self.problem),
-                ("source", self.source),
-                ("captured version", newest),
-                ("buckets", self.grid),
-                ("rows", self.rows),
-                ("materialised below", None if last is None else text(kind, self.threshold)),
-                ("dirty", _spans_text(self.dirty, kind)),
-                ("withheld", _spans_text(self.held, kind)),
-                ("frozen below", None if self.frozen == NEG_INF else text(kind, self.frozen)),
-                (
-                    "staleness",
-                    None if fresh is None else f"{fresh.staleness} ({'in time' if fresh.is_kept else 'too old'})",
-                ),
-                (
-                    "last refresh",
-                    None if last is None else f"{last.n}, {last.outcome} {last.at}, {last.report.seconds:.2f} s",
-                ),
-            ],
-        )
+        pairs = [
+            ("", self.problem),
+            ("source", self.source),
+            ("captured version", newest),
+            ("buckets", self.grid),
+            ("rows", self.rows),
+            ("materialised below", None if last is None else text(kind, self.threshold)),
+            ("dirty", spans_text(self.dirty, kind)),
+            ("withheld", spans_text(self.held, kind)),
+            ("frozen below", None if self.frozen == NEG_INF else text(kind, self.frozen)),
+            (
+                "staleness",
+                None if fresh is None else f"{fresh.staleness} ({'in time' if fresh.is_kept else 'too old'})",
+            ),
+            (
+                "last refresh",
+                None if last is None else f"{last.n}, {last.outcome} {last.at}, {last.report.seconds:.2f} s",
+            ),
+        ]
+        return [facts(f"{self.name}: {self.state}", pairs)]
 
 
-class Statuses(list[Status]):
-    """The status of some aggregates, which a notebook shows as one table."""
+class Statuses(list[Status], Printed):
+    """The status of some aggregates, which print as one table."""
 
-    def _repr_html_(self) -> str:
-        """Return them as HTML, for notebooks."""
+    __repr__ = __str__ = Printed.__repr__
+
+    def _tables(self) -> list[PrintedTable]:
         header = ("aggregate", "state", "rows", "source version", "dirty spans", "last refresh")
         rows = [
             (
@@ -208,7 +206,7 @@ class Statuses(list[Status]):
             )
             for s in self
         ]
-        return html.table(f"{len(self)} aggregate{'s'[: len(self) != 1]}", header, rows)
+        return [PrintedTable(f"{len(self)} aggregate{'s'[: len(self) != 1]}", header, rows)]
 
 
 @dataclass(slots=True)
@@ -242,7 +240,7 @@ class Looker:
         sources, only = by_source(view.states.values()), view.named(name).source.path if name else None
         return tuple(s for s in sources if only in {None, s.source})
 
-    def history(self, name: str, limit: int | None = 20) -> list[Ended]:
+    def history(self, name: str, limit: int | None = 20) -> PrintedList[Ended]:
         """Return the last refreshes of an aggregate, newest first.
 
         Args:
@@ -254,7 +252,8 @@ class Looker:
         if limit is None or limit > len(recent):
             recent = [*folded(self.journal.history(state.id), {e.n for e in recent}), *recent]
         recent.reverse()
-        return recent if limit is None else recent[:limit]
+        recent = recent if limit is None else recent[:limit]
+        return PrintedList(recent, lambda: _history_table(state, recent))
 
     def newest_bucket_end(self, name: str) -> int | None:
         """Return the end of the bucket of the source's newest row; None without rows.
@@ -363,6 +362,16 @@ class Looker:
         )
 
 
+def _history_table(state: AggregateState, ended: Sequence[Ended]) -> PrintedTable:
+    kind = timed(state).grid.shown
+    rows = [
+        (e.n, e.outcome, e.at, e.report.strategy, span_text(e.window, kind), e.report.rows_read, e.report.rows_written)
+        for e in ended
+    ]
+    header = ("refresh", "outcome", "ended", "strategy", "window", "rows read", "rows written")
+    return PrintedTable(f"{state.name}: {len(ended)} refreshes", header, rows)
+
+
 def advice_of(state: AggregateState, grid: Grid) -> Advice | None:
     """Return suggested policies by the lateness of the source's rows; None without enough rows."""
     if not state.lateness.total or state.extent_end == NEG_INF:
@@ -410,11 +419,6 @@ def _withheld(state: AggregateState) -> SpanSet:
 def text(time_type: Shown, instant: int) -> str:
     """Return an instant as text."""
     return render(instant, time_type)
-
-
-def _spans_text(spans: SpanSet, kind: Shown) -> str:
-    shown = [f"[{text(kind, s.start)}, {text(kind, s.end)})" for s in spans.spans[:4]]
-    return "\n".join(shown) + (f"\nand {len(spans) - 4} more" if len(spans) > 4 else "")
 
 
 def frame(statuses: Iterable[Status]) -> pd.DataFrame:

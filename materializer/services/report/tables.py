@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 from materializer.core.engines.registry import read_params
 from materializer.core.policy.policies import policies_of
+from materializer.core.printed import Printed, PrintedList, PrintedTable, facts
 from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.spans import NEG_INF
 from materializer.core.time.trading_days import DAYS
@@ -45,8 +46,8 @@ _LOG: Final = "delta.logRetentionDuration"
 _PARENTS: Final = "maintain.retention"
 
 
-@dataclass(frozen=True, slots=True)
-class DoctorFinding:
+@dataclass(frozen=True, slots=True, repr=False)
+class DoctorFinding(Printed):
     """The result of one examination.
 
     Args:
@@ -62,6 +63,22 @@ class DoctorFinding:
     code: str
     message: str
     hint: str = ""
+
+    def _tables(self) -> list[PrintedTable]:
+        return [
+            facts(f"{self.subject}: {self.level}", [("", self.message), ("remedy", self.hint), ("code", self.code)])
+        ]
+
+
+def listed(findings: Iterable[DoctorFinding]) -> PrintedList[DoctorFinding]:
+    """Return findings as a list that prints as a table."""
+    found = list(findings)
+
+    def table() -> PrintedTable:
+        rows = [(f.subject, f.level, f.message, f.hint or None) for f in found]
+        return PrintedTable(f"{len(found)} findings", ("subject", "level", "finding", "remedy"), rows)
+
+    return PrintedList(found, table)
 
 
 def endangered(

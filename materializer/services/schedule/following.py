@@ -14,6 +14,7 @@ from threading import Event
 from typing import Final
 
 from materializer.core.policy.policies import policies_of, refresh_window
+from materializer.core.printed import Printed, PrintedTable, facts, tables_of
 from materializer.core.time.spans import NEG_INF, SpanSet
 from materializer.errors import LeaseHeldError, MaterializerError
 from materializer.journal.state import AggregateState
@@ -30,8 +31,8 @@ DIRT_PATIENCE: Final = 30.0
 """Seconds until dirt is looked at again that a run has left."""
 
 
-@dataclass(frozen=True, slots=True)
-class Followed:
+@dataclass(frozen=True, slots=True, repr=False)
+class Followed(Printed):
     """A policy that ran.
 
     Args:
@@ -44,9 +45,12 @@ class Followed:
     done: PolicyReport
     lag: float
 
+    def _tables(self) -> list[PrintedTable]:
+        return [facts(f"{self.aggregate}: refreshed {self.lag:.2f} s after its work was found"), *tables_of(self.done)]
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Failed(Printed):
     """A policy that failed.
 
     Args:
@@ -58,6 +62,10 @@ class Failed:
     aggregate: str
     error: MaterializerError
     again: float
+
+    def _tables(self) -> list[PrintedTable]:
+        pairs = [("error", str(self.error)), ("remedy", self.error.hint), ("code", self.error.code)]
+        return [facts(f"{self.aggregate or 'the journal'}: failed, tried again in {self.again:.0f} s", pairs)]
 
 
 @dataclass(slots=True)

@@ -6,9 +6,9 @@ moves the schedule, so listing due policies writes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from materializer.core.policy.policies import (
     DEFAULT,
@@ -18,6 +18,7 @@ from materializer.core.policy.policies import (
     OPEN,
     Policy,
     beyond,
+    describe_offset,
     has_clock,
     key_of,
     policies_of,
@@ -26,8 +27,11 @@ from materializer.core.policy.policies import (
     render_now,
     split_key,
 )
+from materializer.core.printed import Printed, PrintedList, PrintedTable, facts, span_text, tables_of
 from materializer.core.refresh.plan import Plan
+from materializer.core.spec.spec import TimeType
 from materializer.core.time.grid import Grid
+from materializer.core.time.instants import Shown, render
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import (
     MaterializerError,
@@ -53,8 +57,8 @@ from materializer.services.refresh.reports import RefreshReport, RunDone, outcom
 from materializer.services.refresh.service import Refresher
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyState:
+@dataclass(frozen=True, slots=True, repr=False)
+class PolicyState(Printed):
     """The state of a policy at some time.
 
     Args:
@@ -75,9 +79,35 @@ class PolicyState:
     next_due: int | None
     is_due: bool
 
+    def _tables(self) -> list[PrintedTable]:
+        return [facts(f"{self.aggregate}: policy {self.policy.name}", zip(_HEADER[2:], _cells(self)[2:], strict=True))]
 
-@dataclass(frozen=True, slots=True)
-class PolicyReport:
+
+_HEADER: Final = ("aggregate", "policy", "covers", "window", "schedule", "due", "last run")
+
+
+def _cells(state: PolicyState) -> tuple[str, ...]:
+    policy, due = state.policy, state.next_due
+    offsets = " to ".join(map(describe_offset, (policy.start_offset, policy.end_offset)))
+    return (
+        state.aggregate,
+        policy.name,
+        f"{offsets} ago",
+        span_text(state.window, state.grid.shown) or "no whole bucket now",
+        policy.schedule or "none",
+        "now" if state.is_due else "" if due is None else render(due, TimeType.TIMESTAMP),
+        "never" if state.last_now is None else str(render_now(state.last_now, state.grid)),
+    )
+
+
+def listed(states: Iterable[PolicyState]) -> PrintedList[PolicyState]:
+    """Return the states of policies as a list that prints as a table."""
+    found = list(states)
+    return PrintedList(found, lambda: PrintedTable("", _HEADER, [_cells(state) for state in found]))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class PolicyReport(Printed):
     """What a run of a policy did.
 
     Args:
@@ -89,6 +119,10 @@ class PolicyReport:
     policy: str
     now: str | int
     report: RefreshReport
+
+    def _tables(self) -> list[PrintedTable]:
+        now = render(self.now, self.report.time_type) if isinstance(self.now, int) else self.now
+        return [facts(f"policy {self.policy} at {now}"), *tables_of(self.report)]
 
 
 def policy_states(
@@ -278,7 +312,7 @@ class Policies:
             )
             return self.refresher.refresh(name, part, on_plan=on_plan, on_run=on_run)
 
-        report = _nothing(state) if window is None else refresh(window, chosen.max_runs)
+        report = _nothing(state, grid.shown) if window is None else refresh(window, chosen.max_runs)
         if chosen.catch_dirt:
             report = self._caught(chosen, policies, instant, grid, report, refresh)
         try:
@@ -368,11 +402,13 @@ def _unknown(name: str, policy: str, known: set[str]) -> UnknownPolicyError:
     )
 
 
-def _nothing(state: AggregateState) -> RefreshReport:
+def _nothing(state: AggregateState, kind: Shown) -> RefreshReport:
     """Return the report of a window without a whole bucket."""
     dirty = dirty_below_newest(state)
     outcome = outcome_of((), None, dirty)
-    return RefreshReport(state.name, outcome, None, state.cursor, left=dirty, null_times=state.null_times)
+    return RefreshReport(
+        state.name, outcome, None, state.cursor, left=dirty, null_times=state.null_times, time_type=kind
+    )
 
 
 def _joined(first: RefreshReport, second: RefreshReport) -> RefreshReport:

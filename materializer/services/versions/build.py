@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from materializer.core.printed import Printed, PrintedTable, facts, spans_text, tables_of
 from materializer.core.refresh.plan import Plan
 from materializer.core.time.instants import Shown
 from materializer.core.time.spans import NEG_INF
@@ -23,8 +24,8 @@ PASSES = 3
 """How often a build continues because the published version was refreshed meanwhile."""
 
 
-@dataclass(frozen=True, slots=True)
-class BuildReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class BuildReport(Printed):
     """What a build did.
 
     Args:
@@ -44,6 +45,16 @@ class BuildReport:
     why_not: str = ""
     switched: SwitchReport | None = None
     seconds: float = 0.0
+
+    def _tables(self) -> list[PrintedTable]:
+        pairs = [
+            ("not published", self.why_not),
+            ("still to build", spans_text(self.lack.spans, self.time_type)),
+            ("took", f"{self.seconds:.2f} s"),
+        ]
+        parts = [*self.refreshes, *([self.switched] if self.switched else [])]
+        head = f"{self.name}: {'built and published' if self.switched else 'built'}"
+        return [facts(head, pairs), *(table for part in parts for table in tables_of(part))]
 
     @property
     def runs(self) -> tuple[RunDone, ...]:

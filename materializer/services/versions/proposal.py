@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from materializer.core.printed import Printed, PrintedTable, facts
 from materializer.core.refresh.plan import Estimate, ExecutorKind
 from materializer.core.refresh.price import unlearned
 from materializer.core.spec.spec import AggregateSpec
@@ -84,8 +85,8 @@ class PlannedChange:
     readers: tuple[ChangedReader, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DefinitionsPlan:
+@dataclass(frozen=True, slots=True, repr=False)
+class DefinitionsPlan(Printed):
     """What applying definitions would do; nothing was written.
 
     Args:
@@ -102,6 +103,24 @@ class DefinitionsPlan:
     def seconds(self) -> float:
         """The predicted seconds of all changes."""
         return sum(c.price.seconds for c in self.changes if c.price is not None)
+
+    def _tables(self) -> list[PrintedTable]:
+        rows = [
+            (
+                c.change.name,
+                c.change.kind,
+                "\n".join(c.change.differences) or None,
+                None
+                if c.price is None
+                else f"{c.price.strategy}, {c.price.rows:,} rows, about {c.price.seconds:.2f} s",
+                "\n".join(": ".join(filter(None, (r.name, r.problem))) for r in c.readers) or None,
+            )
+            for c in self.changes
+        ]
+        problems = [("problem", f"{p.message}; {p.hint}") for p in self.problems]
+        problems += [("warning", f"{p.message}; {p.hint}") for p in self.warnings]
+        header = ("aggregate", "change", "definition", "to compute", "read by")
+        return [PrintedTable("", header, rows), *([facts("", problems)] if problems else [])]
 
 
 @dataclass(frozen=True, slots=True)

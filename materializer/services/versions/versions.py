@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from materializer.core.compiled.difference_lines import differences
 from materializer.core.compiled.fingerprint import data_fingerprint
+from materializer.core.printed import Printed, PrintedTable, facts
 from materializer.core.quality.gates import has_gate
 from materializer.core.quality.verdict import Severity
 from materializer.core.spec.spec import AggregateSpec
@@ -62,8 +63,8 @@ _BUILDS: Final = ("started", "replaced", "switched")
 """Values of ``DefinitionChange.next`` for which ``apply`` begins a build."""
 
 
-@dataclass(frozen=True, slots=True)
-class SwitchReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class SwitchReport(Printed):
     """The result of publishing the next version.
 
     Args:
@@ -83,6 +84,15 @@ class SwitchReport:
     previous: bool
     differences: tuple[str, ...] = ()
     seconds: float = 0.0
+
+    def _tables(self) -> list[PrintedTable]:
+        pairs = [
+            ("source version", self.source_version),
+            ("rows", self.rows),
+            ("definition", "\n".join(self.differences)),
+            ("took", f"{self.seconds:.2f} s"),
+        ]
+        return [facts(f"{self.name}: published by switch {self.refresh}", pairs)]
 
 
 @dataclass(slots=True)

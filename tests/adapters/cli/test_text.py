@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import json
 from dataclasses import replace
 
 import pytest
@@ -70,9 +71,27 @@ def test_a_plan_says_everything_it_decided(fact):
     """
     Each decision and each reason can be read, also across a line's end.
     """
-    told = " ".join(text_of(PlanResult(samples.PREVIEW)).split())
+    told = " ".join(text_of(PlanResult(samples.PREVIEW, is_why=True)).split())
 
     assert " ".join(fact.split()) in told
+
+
+def test_only_the_chosen_strategy_is_explained_without_why() -> None:
+    """
+    The reason of the chosen strategy is always there, those against the others with ``--why``, in `plan` and `refresh`; JSON has both.
+    """
+    plans, refreshes = [], []
+    for is_why in (False, True):
+        plans.append(" ".join(text_of(PlanResult(samples.PREVIEW, is_why=is_why)).split()))
+        out = io.StringIO()
+        with TextOutput(out, io.StringIO()).watch("flights_hourly", samples.TS, is_long=False, is_why=is_why) as watch:
+            watch.on_plan(samples.PLAN, None)
+        refreshes.append(" ".join(out.getvalue().split()))
+
+    against = "rows were updated or deleted, not only inserted"
+    assert [False, True] == [against in text for text in plans] == [against in text for text in refreshes]
+    assert all("rows changed" in text for text in (*plans, *refreshes))
+    assert against in json.dumps(PlanResult(samples.PREVIEW).form())
 
 
 def test_a_step_that_was_not_needed_is_no_news_in_a_refresh():

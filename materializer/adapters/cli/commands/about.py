@@ -12,7 +12,7 @@ from materializer.adapters.cli import options
 from materializer.adapters.cli.call import CommandCall, command
 from materializer.adapters.cli.render.about import SetupResult, VersionResult
 
-PANEL = "Get to know"
+PANEL = "Learn"
 _PARTS = ("pyspark", "delta-spark", "deltalake", "sqlglot")
 
 

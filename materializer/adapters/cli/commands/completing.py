@@ -10,7 +10,7 @@ from materializer.adapters.cli.call import CommandCall, command
 from materializer.adapters.cli.completion import PROGRAM, VARIABLE
 from materializer.adapters.cli.render.completion import CompletionResult
 
-PANEL = "Get to know"
+PANEL = "Learn"
 ShellName: TypeAlias = Annotated[
     Literal["bash", "zsh", "fish"], typer.Argument(help="The shell.", metavar="SHELL", show_default=False)
 ]

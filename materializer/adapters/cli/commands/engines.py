@@ -12,7 +12,7 @@ from materializer.core.engines.guides import GUIDES
 from materializer.core.sql.functions import nearest
 from materializer.errors import UsageError
 
-PANEL = "Get to know"
+PANEL = "Learn"
 MaybeEngine: TypeAlias = Annotated[
     str | None, typer.Argument(help="Name of the engine; all without it.", metavar="NAME", show_default=False)
 ]

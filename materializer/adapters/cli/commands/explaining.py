@@ -13,7 +13,7 @@ from materializer.adapters.cli.render.explain import ExplainResult
 from materializer.errors import UsageError
 from materializer.errors.explained import all_codes
 
-PANEL = "Get to know"
+PANEL = "Learn"
 MaybeCode: TypeAlias = Annotated[
     str | None,
     typer.Argument(

@@ -9,7 +9,7 @@ from materializer.adapters.cli.options import All, DryRun, Names
 from materializer.adapters.cli.render.maintain import MaintainResult
 from materializer.errors import UsageError
 
-PANEL = "Keep true"
+PANEL = "Refresh"
 
 
 def register(app: typer.Typer) -> None:

@@ -25,7 +25,7 @@ from materializer.errors import NOTHING, JournalLostError, UsageError
 if TYPE_CHECKING:
     from materializer.services.repair.apply import RepairReport
 
-PANEL = "Mend"
+PANEL = "Repair"
 
 
 def register(app: typer.Typer) -> None:

@@ -25,7 +25,7 @@ from materializer.adapters.cli.render.policy import PolicyListResult
 from materializer.adapters.cli.render.refresh import RefreshResult
 from materializer.errors import UsageError
 
-PANEL = "Keep true"
+PANEL = "Refresh"
 DEFAULT = "default"
 
 

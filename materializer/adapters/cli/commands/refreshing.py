@@ -26,6 +26,7 @@ from materializer.adapters.cli.options import (
     PlannedDefinitions,
     PublishAnyway,
     Reason,
+    Reasons,
     RunOrder,
     Start,
     Strict,
@@ -33,14 +34,13 @@ from materializer.adapters.cli.options import (
 from materializer.adapters.cli.output import JsonOutput
 from materializer.adapters.cli.render.invalidate import InvalidateResult
 from materializer.adapters.cli.render.plan import PlanResult
-from materializer.adapters.cli.render.proposal import ProposalResult
 from materializer.adapters.cli.render.refresh import RefreshResult
 from materializer.errors import UsageError
 
 if TYPE_CHECKING:
     from materializer.services.definitions.sources import MissingFeed
 
-PANEL = "Keep true"
+PANEL = "Refresh"
 
 
 def register(app: typer.Typer) -> None:
@@ -58,12 +58,15 @@ def plan(
     force: Force = False,
     strict: Strict = False,
     chain: Chain = False,
+    why: Reasons = False,
     definitions: PlannedDefinitions = None,
     markdown: AsMarkdown = False,
 ) -> None:
     """Print what a refresh, or applying definitions, would do, and why; write nothing."""
     if definitions:
-        if name is not None or start is not None or end is not None or force or strict or chain:
+        from materializer.adapters.cli.render.proposal import ProposalResult  # noqa: PLC0415 - a refresh prints none
+
+        if name is not None or start is not None or end is not None or force or strict or chain or why:
             raise UsageError("--definitions plans no refresh", hint="leave out NAME and what is said of a refresh")
         if markdown and isinstance(call.output, JsonOutput):
             raise UsageError("--markdown and --json are two forms of one result", hint="leave one of the two out")
@@ -77,9 +80,11 @@ def plan(
         hint = "'materializer status' lists the names"
         raise UsageError("give NAME, an aggregate, or --definitions, got neither", hint=hint)
     if chain:
-        call.each("plans", call.lake.plan_chain(name, start, end, force=force, strict=strict), PlanResult)
+        call.each(
+            "plans", call.lake.plan_chain(name, start, end, force=force, strict=strict), lambda p: PlanResult(p, why)
+        )
         return
-    call.show(PlanResult(call.lake.plan(name, start, end, force=force, strict=strict)))
+    call.show(PlanResult(call.lake.plan(name, start, end, force=force, strict=strict), why))
 
 
 def refresh(
@@ -97,12 +102,13 @@ def refresh(
     accept_fewer_rows: AcceptFewerRows = False,
     executor: ExecutorName = None,
     chain: Chain = False,
+    why: Reasons = False,
 ) -> None:
     """Make every whole bucket of a window true; computes what is dirty and nothing else."""
 
     def one(name: str) -> RefreshResult:
         kind = call.lake.grid(name).shown
-        with call.output.watch(name, kind, is_long=False) as w:
+        with call.output.watch(name, kind, is_long=False, is_why=why) as w:
             report = call.lake.refresh(
                 name,
                 start,

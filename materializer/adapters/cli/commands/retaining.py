@@ -8,7 +8,7 @@ from materializer.adapters.cli.call import CommandCall, command
 from materializer.adapters.cli.options import AsStored, Before, Name, Yes
 from materializer.adapters.cli.render.expire import ExpireResult, ThawResult
 
-PANEL = "Keep true"
+PANEL = "Refresh"
 
 
 def register(app: typer.Typer) -> None:

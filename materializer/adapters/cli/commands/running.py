@@ -18,7 +18,7 @@ from materializer.adapters.cli.render.run import AgainResult, FollowedResult
 from materializer.errors import UsageError
 from materializer.services.schedule.following import Failed
 
-PANEL = "Keep true"
+PANEL = "Refresh"
 LEAST: Final = 0.05
 """The least seconds between two looks."""
 UNITS: Final = {

@@ -48,6 +48,7 @@ class PlanResult(Result):
     """What ``plan`` found."""
 
     preview: Preview
+    is_why: bool = False
 
     @property
     def exit_status(self) -> int:
@@ -106,7 +107,7 @@ class PlanResult(Result):
         pairs += [("stays dirty", f"{outside} the window"), ("stuck", stuck_text(preview.stuck, kind))]
         yield from labelled([*pairs, *waiting_pairs(preview.waiting)], width=width)
         for at, step in enumerate(plan.steps if plan else (), start=1):
-            yield from _step_lines(at, step, kind, width)
+            yield from _step_lines(at, step, kind, width, is_why=self.is_why)
 
 
 def _idle(preview: Preview) -> str:
@@ -165,17 +166,17 @@ def step_form(step: Step, kind: Shown) -> dict[str, Any]:
     }
 
 
-def _step_lines(at: int, step: Step, kind: Shown, width: int) -> Iterator[str]:
+def _step_lines(at: int, step: Step, kind: Shown, width: int, *, is_why: bool) -> Iterator[str]:
     yield f"  step {at}: {strategy_of(step)}"
     pairs = [("buckets in", spans(step.spans, kind)), ("because", _why(step))]
     if not isinstance(step, Settle):
         pairs += [("keys", _keys(step)), ("reads", reads_text(step.estimate))]
         pairs.append(("price", price_text(step.seconds)))
-        pairs += [(f"not {r.strategy}", against(r)) for r in step.rejected if r.reason]
+        pairs += [(f"not {r.strategy}", against(r)) for r in step.rejected if is_why and r.reason]
     yield from labelled(pairs, width=width, indent=4)
 
 
-def short_plan_lines(name: str, plan: Plan, kind: Shown, width: int) -> Iterator[str]:
+def short_plan_lines(name: str, plan: Plan, kind: Shown, width: int, *, is_why: bool = False) -> Iterator[str]:
     """Yield a plan in short: a line, and one for each step."""
     yield f"{name}: refresh {plan.n} at source version {plan.source_version}"
     for step in [s for s in plan.steps if not isinstance(s, Settle)] or plan.steps:
@@ -184,7 +185,8 @@ def short_plan_lines(name: str, plan: Plan, kind: Shown, width: int) -> Iterator
         if not isinstance(step, Settle):
             read = f"; {keys}" if (keys := _keys(step)) else ""
             read += f"; reads {reads_text(step.estimate)}"
-            against = "".join(f"; not {r.strategy}: {r.reason}" for r in step.rejected if r.reason not in {"", why})
+            if is_why:
+                against = "".join(f"; not {r.strategy}: {r.reason}" for r in step.rejected if r.reason not in {"", why})
         if isinstance(step, Recompute) and step.windows:
             read += f"; makes {_makes(step.windows)}"
         text = f"{spans(step.spans, kind, few=2)}{read}; {why}{against}"

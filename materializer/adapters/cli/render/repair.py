@@ -45,16 +45,16 @@ class RepairResult(Result):
         }
 
     def lines(self, width: int) -> Iterator[str]:
-        r = self.report
+        r, todo = self.report, self.report.mending
         if r.outcome == "sound":
             yield f"{r.name}: nothing to repair"
             return
         is_done = r.outcome == "repaired"
         yield f"{r.name}:"
         for head, texts in (
-            ("wrong", [words for _, words in r.mending.wrong]),
+            ("wrong", [words for _, words in todo.wrong]),
             ("done", [f"refresh {n} had not ended, it is {how} now" for n, how in r.recovered]),
-            ("done" if is_done else "would do", r.mending.steps),
+            ("done" if is_done else "would do", todo.steps),
             ("left", r.left),
         ):
             for text in texts:
