@@ -72,6 +72,19 @@ MEANT: Final[dict[str, tuple[str, str, str, str]]] = {
         "write time_bucket('15 minute', ts)",
         statement("time_bucket('15 minute', ts)"),
     ),
+    "BigQuery: timestamp_bucket": (
+        statement("timestamp_bucket(ts, INTERVAL 1 HOUR)"), "no-bucket", "write time_bucket('1 hour', ts)", statement("time_bucket('1 hour', ts)"),
+    ),
+    "PostgreSQL: the zone of an hour": (
+        statement("date_trunc('hour', ts AT TIME ZONE 'Europe/Oslo')"), "time-column", "date_trunc('hour', ts, 'Europe/Oslo')",
+        statement("date_trunc('hour', ts, 'Europe/Oslo')"),
+    ),
+    "TimescaleDB: the zone of a bucket": (
+        statement("time_bucket('1 hour', ts AT TIME ZONE 'Europe/Oslo')"), "time-column", "time_bucket('1 hour', ts, 'Europe/Oslo')",
+        statement("time_bucket('1 hour', ts, 'Europe/Oslo')"),
+    ),
+    "Snowflake: hll": (statement(measure="hll(v)"), "unknown-function", "write approx_count_distinct(…)", statement(measure="approx_count_distinct(v)")),
+    "BigQuery: count_distinct": (statement(measure="count_distinct(v)"), "unknown-function", "write count(DISTINCT …)", statement(measure="count(DISTINCT v)")),
     "Snowflake: iff": (statement(measure="sum(iff(v > 1, 1, 0))"), "unknown-function", "`if`", statement(measure="sum(if(v > 1, 1, 0))")),
     "Snowflake: a path": (statement(measure="sum(pay:amount)"), "syntax", "write `pay.amount`", statement(measure="sum(pay.amount)")),
     "BigQuery: the unit last": (statement("date_trunc(ts, DAY)"), "width", "write date_trunc('day', ts)", RIGHT),

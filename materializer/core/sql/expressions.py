@@ -15,6 +15,7 @@ from typing import Final
 from sqlglot import Token, TokenType, exp
 
 from materializer.core.dialect import is_name
+from materializer.core.sql import foreign
 from materializer.core.sql import functions as known
 from materializer.core.sql.tokens import Fragment, Refused, fragment_of, string_value
 from materializer.errors import Problem
@@ -292,7 +293,7 @@ def _refusal(fragment: Fragment, use: FunctionUse, vocabulary: Vocabulary) -> tu
     return (
         "definition.unknown-function",
         f"no function `{name}` is allowed in a definition",
-        known.misspelled(name, vocabulary.python) or "use Spark's built-in functions",
+        foreign.function(name) or known.misspelled(name, vocabulary.python) or "use Spark's built-in functions",
     )
 
 

@@ -68,6 +68,19 @@ _UNITS: Final = ("second", "minute", "hour", "day", "week", "month", "quarter", 
 _PARTS: Final = frozenset(
     ["hour", "day", "dayofmonth", "dayofweek", "minute", "month", "quarter", "year", "extract", "date_part"]
 )
+_FUNCTIONS: Final = {
+    "approx_count_distinct(…)": (
+        "hll",
+        "hyperloglog",
+        "approx_distinct",
+        "approximate_count_distinct",
+        "uniq",
+        "uniqcombined",
+    ),
+    "count(DISTINCT …)": ("count_distinct", "countdistinct", "uniqexact", "distinct_count"),
+    "array_join(sort_array(collect_list(…)), ',')": ("string_agg", "listagg", "group_concat"),
+}
+"""By what they are in Spark: aggregates of other systems."""
 _TICKS: Final = {"timestamp_seconds": "s", "timestamp_millis": "ms", "timestamp_micros": "us"}
 _SECONDS: Final = frozenset(["from_unixtime", "to_timestamp", "timestamp_seconds"])
 
@@ -114,6 +127,8 @@ def bucket(grouped: Fragment) -> str:
         return f"write date_trunc('{unit}', {args[0].text})"
     if name == "time_slice" and len(args) == 3 and (unit := _unit(args[2])):
         return f"write time_bucket('{args[1].text} {unit}', {args[0].text})"
+    if name in ("timestamp_bucket", "datetime_bucket") and len(args) == 2 and words(args[1].tokens[:1]) == "INTERVAL":
+        return f"write time_bucket('{' '.join(t.text.lower() for t in args[1].tokens[1:])}', {args[0].text})"
     if name == "date_bin" and len(args) == 3:
         return f"write time_bucket({args[0].text}, {args[1].text}, origin => '{args[2].tokens[-1].text}')"
     if name == "time_bucket_gapfill" and len(args) >= 2:
@@ -126,6 +141,11 @@ def bucket(grouped: Fragment) -> str:
         column = grouped.tokens[-2].text
         return f"add date_trunc('day', {column}), or another bucket; `{grouped.text}` may be a key beside it"
     return ""
+
+
+def function(name: str) -> str:
+    """Return what mends an aggregate of another system, or ""."""
+    return next((f"write {ours}" for ours, theirs in _FUNCTIONS.items() if name in theirs), "")
 
 
 def _by_day(time: Fragment) -> str:
@@ -148,14 +168,19 @@ def exchanged(fragment: Fragment, args: list[Fragment]) -> str:
     return f"write {fragment.tokens[0].text}('{unit}', {args[0].text})" if unit else ""
 
 
-def time_column(fragment: Fragment) -> str:
-    """Return what mends a time that is computed, or ""."""
+def time_column(fragment: Fragment, zoned: str = "date_trunc('day', {}, {})") -> str:
+    """Return what mends a time that is computed, or "".
+
+    Args:
+        fragment: The time.
+        zoned: The bucket with places for the time and for its zone.
+    """
     tokens = fragment.tokens
     first, second = (token.text for token in (*tokens, *tokens)[:2]) if tokens else ("", "")
     if len(tokens) == 1 and string_value(tokens[0]) is not None:
         return f"write {string_value(tokens[0])}, or it in backquotes: in Spark SQL double quotes hold a text"
     if "AT TIME ZONE" in words(tokens) and string_value(tokens[-1]) is not None:
-        return f"write {first}, and the zone as an argument: date_trunc('day', {first}, {tokens[-1].text!r})"
+        return f"write {first}, and the zone as an argument: {zoned.format(first, repr(tokens[-1].text))}"
     if len(tokens) > 2 and tokens[-2].token_type == TokenType.DCOLON:
         return _of_cast(fragment.part(0, -2))
     if second != "(" or len(tokens) < 4 or fragment.closing(1) != len(tokens) - 1:
@@ -165,7 +190,7 @@ def time_column(fragment: Fragment) -> str:
     if name in ("cast", "try_cast"):
         return _of_cast(fragment.part(2, -3))
     if name == "from_utc_timestamp" and len(args) == 2:
-        return f"write {args[0].text}, and the zone as an argument: date_trunc('day', {args[0].text}, {args[1].text})"
+        return f"write {args[0].text}, and the zone as an argument: {zoned.format(args[0].text, args[1].text)}"
     if name in _SECONDS and words(inner.tokens[-2:]) == "/ 1000":
         return _ticks(inner.part(0, -2), "ms")
     unit = _TICKS.get(name) or ("ms" if name == "epoch_ms" else "s" if name in _SECONDS and len(args) == 1 else "")

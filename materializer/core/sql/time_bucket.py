@@ -106,7 +106,9 @@ def read_bucket(fragment: Fragment, qualifiers: frozenset[str]) -> Bucket:
                 "use window, time_bucket or date_trunc",
             )
     is_text = any(string_value(given.tokens[-1]) is not None for given in _origin(form, positional, named))
-    return Bucket(form, _time_column(column, qualifiers), grid, fragment, is_text)
+    width = positional[form == "window"].text if len(positional) > 1 else "'day'"
+    zoned = f"{'date_trunc' if form == 'date_trunc' else 'time_bucket'}({width}, {{}}, {{}})"
+    return Bucket(form, _time_column(column, qualifiers, zoned), grid, fragment, is_text)
 
 
 def read_width(fragment: Fragment, *, what: str = "width", may_be_zero: bool = False) -> Width:
@@ -299,12 +301,12 @@ def _zone(fragment: Fragment) -> str:
     return literal
 
 
-def _time_column(fragment: Fragment, qualifiers: frozenset[str]) -> str:
+def _time_column(fragment: Fragment, qualifiers: frozenset[str], zoned: str) -> str:
     tokens = fragment.tokens
     if len(tokens) == 3 and tokens[1].token_type == TokenType.DOT and tokens[0].text.lower() in qualifiers:
         tokens = tokens[2:]
     if len(tokens) != 1 or not is_name(tokens[0]) or tokens[0].token_type == TokenType.NULL:
-        hint = foreign.time_column(fragment) or "store the computed time in a column, or name a column here"
+        hint = foreign.time_column(fragment, zoned) or "store the computed time in a column, or name a column here"
         message = f"the time must be a column of the source, got `{fragment.text}`"
         raise fragment.refused("definition.time-column", message, hint)
     return tokens[0].text
