@@ -9,8 +9,10 @@ import pytest
 
 from materializer.adapters.cli.call import CommandCall, guarded
 from materializer.adapters.cli.output import JsonOutput
+from materializer.adapters.cli.render.apply import ApplyResult
 from materializer.adapters.cli.render.drop import DropResult
 from materializer.errors import DataError, LeaseHeldError, SparkDiedError, VerifyFailedError
+from materializer.services.definitions.changes import DefinitionChange
 
 BUG = ZeroDivisionError("surprise")
 
@@ -55,3 +57,19 @@ def test_the_worst_decides_the_exit_status(failures: tuple[Exception | None, ...
     A bug is worse than all others, and what may be tried again is better than they; of two that are as bad the first counts.
     """
     assert status == ended(*failures)[0]
+
+
+def test_many_unchanged_definitions_are_one_line() -> None:
+    """
+    What changed is seen among a hundred of them; a few have a line each.
+    """
+    same = [DefinitionChange(f"v{i}", "unchanged") for i in range(100)]
+    changed = DefinitionChange("bars", "created")
+
+    lines = list(ApplyResult((*same[:50], changed, *same[50:])).lines(100))
+    few = list(ApplyResult((*same[:3], changed)).lines(100))
+
+    assert "100 definitions: unchanged" in lines
+    assert [] == [line for line in lines if line.startswith("v")]
+    assert any(line.startswith("bars: created") for line in lines)
+    assert ["v0: unchanged", "v1: unchanged", "v2: unchanged"] == few[:3]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from materializer.adapters.cli.render.build import BuildResult
 from materializer.adapters.cli.render.result import DONE, IDLE, Result
@@ -33,6 +33,10 @@ _NEXT = {
     ),
     "abandoned": ("would give the next version up", "the next version is given up; what is published stays"),
 }
+
+
+FEW_UNCHANGED: Final = 10
+"""Unchanged definitions that have a line each; of more there is the number, so that what changed is seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +88,15 @@ class ApplyResult(Result):
             first, *rest = problem_lines(problem, width)
             yield f"warning: {first}"
             yield from rest
-        for change in self.changes:
+        same = [change for change in self.changes if change.kind == "unchanged" and not change.next]
+        few = len(same) <= FEW_UNCHANGED
+        for change in self.changes if few else [change for change in self.changes if change not in same]:
             is_built = change.name in self.building or any(
                 build.name == change.name and build.switched for build in self.builds
             )
             yield from _change_lines(change, width, is_dry_run=self.is_dry_run, is_built=is_built)
+        if not few:
+            yield f"{len(same)} definitions: unchanged"
         if self._feeds:
             from materializer.adapters.cli.render.feed import feed_lines  # noqa: PLC0415 (every command loads this module)
 
