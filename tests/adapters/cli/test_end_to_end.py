@@ -100,6 +100,32 @@ def test_the_main_job_by_its_commands(lake):
     assert "no aggregate" in told(lake, looking.history, "trades_1h", status=64)
 
 
+def test_building_a_definition_builds_what_rolls_it_up(lake):
+    """
+    Of a folder in which only the parent's text changed, one command builds the parent and then the roll-up over its new data.
+    """
+    folder = lake.root / "rolled"
+    folder.mkdir()
+    hours = DEFINITION.replace("trades_1h", "hours")
+    (folder / "a.sql").write_text(hours)
+    (folder / "b.sql").write_text(
+        "CREATE MATERIALIZED VIEW days AS SELECT time_bucket('1 day', hour) AS day, rollup(volume) AS volume "
+        "FROM hours GROUP BY time_bucket('1 day', hour);"
+    )
+    told(lake, defining.apply, [folder])
+    told(lake, refreshing.refresh, every=True)
+    before = formed(lake, looking.show, "days")["rows"]
+    (folder / "a.sql").write_text(hours.replace("sum(volume)", "sum(2 * volume)"))
+
+    applied = formed(lake, defining.apply, [folder], build=True)
+
+    assert ["hours", "days"] == [build["name"] for build in applied["builds"]]
+    assert [[day, 2 * volume] for day, volume in before] == formed(lake, looking.show, "days")["rows"]
+    assert "equal to plain Spark" in told(lake, looking.verify, "days")
+    for name in ("days", "hours"):
+        told(lake, defining.drop, name, yes=True)
+
+
 def test_policies_by_their_commands(lake):
     """
     Add, list, run, run again, run what is due, remove: each says what it did, and a quiet run starts no JVM.

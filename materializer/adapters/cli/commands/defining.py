@@ -28,6 +28,9 @@ from materializer.adapters.cli.render.testing import TestsResult
 from materializer.errors import TestFailedError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from materializer.services.definitions.changes import DefinitionChange
     from materializer.services.versions.build import BuildReport
 
 PANEL = "Define"
@@ -53,13 +56,25 @@ def apply(
         specs, warnings = call.lake.read_definitions(paths)
         changes = call.lake.apply(specs, dry_run=dry_run, publish_anyway=publish_anyway)
     result = ApplyResult(tuple(changes), tuple(warnings), is_dry_run=dry_run)
-    names = [c.name for c in changes if c.next in {"started", "replaced", "building"}] if build and not dry_run else []
-    if names:
-        call.output.announce(replace(result, building=tuple(names)))
+    names = _to_build(changes) if build and not dry_run else []
     builds: list[BuildReport] = []
-    for name in names:
-        call.attempt(partial(_build, call, name, publish_anyway, builds))
-    call.show(replace(result, building=tuple(names), builds=tuple(builds), is_announced=bool(names)))
+    while names:
+        result = replace(result, building=(*result.building, *names))
+        call.output.announce(replace(result, changes=tuple(changes)))
+        for name in names:
+            call.attempt(partial(_build, call, name, publish_anyway, builds))
+        published = {report.name for report in builds if report.switched}
+        # what rolls up data that was built could not be seen to change before
+        specs = [spec for spec in specs if spec.source in published & {*names}]
+        changes = call.lake.apply(specs, publish_anyway=publish_anyway) if specs else []
+        names = _to_build(changes)
+        again = {change.name: change for change in changes if change.name in names}
+        result = replace(result, changes=tuple(again.get(change.name, change) for change in result.changes))
+    call.show(replace(result, builds=tuple(builds), is_announced=bool(result.building)))
+
+
+def _to_build(changes: Sequence[DefinitionChange]) -> list[str]:
+    return [change.name for change in changes if change.next in {"started", "replaced", "building"}]
 
 
 def _build(call: CommandCall, name: str, publish_anyway: str, done: list[BuildReport]) -> None:
