@@ -142,6 +142,7 @@ def _has_chain(tree: exp.Expr) -> bool:
     return any(
         isinstance(node.parent, exp.Binary | exp.In | exp.Between) and not isinstance(node.parent, exp.Connector)
         for node in tree.find_all(exp.Predicate, exp.Not)
+        if not isinstance(node.parent, exp.Escape)  # LIKE … ESCAPE
     )
 
 

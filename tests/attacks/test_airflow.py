@@ -132,9 +132,9 @@ def test_a_name_costs_no_other_dag(tmp_path: Path) -> None:
     listing = tmp_path / "listed" / "_materializer" / "listing.json"
     for name in ("a/b", JINJA, "--lake=x", 5):
         lake_of(tmp_path / "listed", 2)
-        stored = json.loads(listing.read_text())
-        stored["rows"].append(stored["rows"][0] | {"name": name})
-        listing.write_text(json.dumps(stored))
+        head, row, *others = listing.read_text().splitlines()
+        planted = f"planted {json.dumps(json.loads(row.partition(' ')[2]) | {'name': name})}"
+        listing.write_text("\n".join([head, row, *others, planted, ""]))
         found = made(tmp_path / "listed", tmp_path / "home")
 
         assert OWN <= set(found)

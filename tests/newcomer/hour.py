@@ -296,7 +296,7 @@ HOUR: Final = (
         before=lambda shop: (shop.configure("events"), shop.define_all()),
     ),
     Typed("materializer apply sql", ("revenue: unchanged",), before=Shop.turn_on_the_feed, never=("change feed",)),
-    Typed("materializer plan revenue", ("dirty", "never materialised", "nothing is stored yet to merge into")),
+    Typed("materializer plan revenue --why", ("dirty", "never materialised", "nothing is stored yet to merge into")),
     Typed("materializer refresh revenue", ("revenue: true in", "2026-11-15T00:00:00Z"), is_right=True),
     Typed("materializer backfill --all", ("visits: true in", "2026-11-15T00:00:00Z"), is_right=True),
     Typed("materializer status", ("revenue fresh",), never=("behind", "unreadable")),

@@ -116,9 +116,10 @@ def test_executors_race_over_one_aggregate(world: World, times: int) -> None:
 @pytest.fixture
 def site(tmp_path: Path, spark: SparkSession) -> Site:
     """A lake with an aggregate that has to hold every text of a day, each of them long."""
-    made = Site(tmp_path, spark, executor="auto")
+    made = Site(tmp_path, spark, executor="auto", local_memory=1 << 30)
     made.table()
-    made.hourly(keys=[], measures={"n": "count(*)", "texts": "count(DISTINCT concat(note, CAST(price AS STRING)))"})
+    texts = {f"texts{i}": f"count(DISTINCT concat(note, '{i}', CAST(price AS STRING)))" for i in range(3)}
+    made.hourly(keys=[], measures={"n": "count(*)", **texts})
     times = [DAY + timedelta(milliseconds=i) for i in range(WIDE)]
     columns = [times, ["A"] * WIDE, range(WIDE), ["x" * 12_000] * WIDE]
     arrays = [pa.array(c, f.type) for c, f in zip(columns, made.tables["trades"].schema, strict=True)]
@@ -147,4 +148,4 @@ def test_what_is_too_large_for_duckdb_is_computed_by_spark(site: Site) -> None:
     assert ("local", "") == (run.plan.executor, run.report.executor)
     assert "OutOfMemory" in str(run.report.extra["left_to_spark"])
     assert ("local", {}) == (small.report.executor, dict(small.report.extra))
-    assert [(WIDE, WIDE), (1, 1)] == [row[1:] for row in site.published("hourly")]
+    assert [(WIDE,) * 4, (1,) * 4] == [row[1:] for row in site.published("hourly")]
