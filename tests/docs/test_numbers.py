@@ -77,7 +77,7 @@ def test_figures_of_the_readme_are_measured() -> None:
     """
     pages = {page: (ROOT / page).read_text(encoding="utf-8") for _, _, page in figures()}
 
-    assert 8 == len(figures())
+    assert 9 == len(figures())
     assert [] == [
         (row, n)
         for row, numbers, page in figures()
