@@ -185,7 +185,7 @@ class _Side:
         later = definition.grid.within(Span(raw.sample.start, POS_INF))
         return SpanSet() if later is None else spans & SpanSet.of(later)
 
-    def read(self, spans: SpanSet, columns: Mapping[str, str], most: int) -> tuple[int, pa.PrintedTable]:
+    def read(self, spans: SpanSet, columns: Mapping[str, str], most: int) -> tuple[int, pa.Table]:
         """Return the version of the output, and its rows with other names of columns.
 
         Args:

@@ -18,7 +18,8 @@ from materializer.core.printed import Printed, PrintedTable, facts, tables_of
 from materializer.core.time.spans import NEG_INF, SpanSet
 from materializer.errors import LeaseHeldError, MaterializerError
 from materializer.journal.state import AggregateState
-from materializer.lake.table import DeltaFolder, one_look
+from materializer.journal.view import View
+from materializer.lake.table import DeltaFolder, TableHead, one_look
 from materializer.services.aggregate import timed
 from materializer.services.commit.lake import Lake
 from materializer.services.definitions import lineage
@@ -85,6 +86,10 @@ class Follower:
     after_failure: Callable[[MaterializerError], None] = lambda _: None
     _failures: dict[str, tuple[int, float]] = field(default_factory=dict)
     """How often each failed in a row, and when it is tried again."""
+    _known: tuple[View, list[str]] | None = None
+    """The journal when it was last looked at, and the aggregates that had policies then, parents first."""
+    _heads: dict[str, TableHead] = field(default_factory=dict)
+    """The sources as they were in this look, since the last refresh in it."""
 
     def follow(self, name: str | None, stop: Event) -> Iterator[Followed | Failed]:
         """Yield what was done and what failed, until *stop* is set; then the refresh that runs ends.
@@ -98,20 +103,32 @@ class Follower:
             yield from self._looked(name, stop, began)
             stop.wait(max(self.every - (time.monotonic() - began), 0.0))
 
+    def followed(self, name: str | None) -> list[str]:
+        """Return the aggregates that have policies, parents first.
+
+        Args:
+            name: Only this aggregate; None for all.
+
+        Raises:
+            UnknownAggregateError: If there is no such aggregate.
+        """
+        view = self.lake.journal.view()
+        if self._known is None or self._known[0] is not view:
+            names = [name] if name is not None else lineage.parents_first(self.lake.root, view.states)
+            self._known = view, [each for each in names if policies_of(timed(view.named(each)).spec)]
+        return self._known[1]
+
     def _looked(self, name: str | None, stop: Event, began: float) -> Iterator[Followed | Failed]:
         """Do what is to be done now, parents first, so that a child sees what its parent has published."""
         if self._waits(""):
             return
         try:
-            view = self.lake.journal.view()
-            if name is not None:
-                view.named(name)
-            names = [name] if name is not None else lineage.parents_first(self.lake.root, view.states)
-            wanted = [each for each in names if policies_of(timed(view.named(each)).spec)]
+            wanted = self.followed(name)
         except MaterializerError as exc:
             yield self._failed("", exc)
             return
         self._failures.pop("", None)
+        self._heads.clear()
         with self.lake.together(wanted):
             for each in wanted:
                 if stop.is_set():
@@ -121,10 +138,11 @@ class Follower:
 
     def _followed(self, name: str, began: float) -> Iterator[Followed | Failed]:
         try:
-            state = self.lake.journal.view().named(name)
+            state = self.lake.journal.last_view.named(name)
             has_moved = self._has_moved(state)
             for policy in self._due(state, has_moved=has_moved):
                 done = self.policies.run(name, policy)
+                self._heads.clear()  # what reads it finds a new version
                 self._failures.pop(name, None)
                 if done.report.runs:
                     yield Followed(name, done, time.monotonic() - began)
@@ -161,13 +179,15 @@ class Follower:
                 due.append(policy.name)
         return due
 
-    @staticmethod
-    def _has_moved(state: AggregateState) -> bool:
+    def _has_moved(self, state: AggregateState) -> bool:
+        path = state.source.path
         try:
-            with one_look():
-                head = DeltaFolder.at(state.source.path).head()
+            if path not in self._heads:
+                with one_look():
+                    self._heads[path] = DeltaFolder.at(path).head()
         except MaterializerError:
             return True  # the refresh says what is wrong, and what to do about it
+        head = self._heads[path]
         return head.version != state.cursor or head.table_id != state.source.table_id
 
     def _waits(self, name: str) -> bool:

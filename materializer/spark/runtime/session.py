@@ -194,14 +194,14 @@ def _load_meanwhile(modules: Sequence[str]) -> None:
 
 
 def _stop_by_hand(context: SparkContext, handler: Any) -> None:
-    """Make Ctrl-C cancel all jobs and raise KeyboardInterrupt; a handler that was there before and is not Python's own stays.
+    """Make Ctrl-C cancel all jobs and raise KeyboardInterrupt; a handler that has an attribute ``stays`` is put back instead.
 
     pyspark's own handler calls the JVM over the connection on which the interrupted call waits, so that it fails with an
     error of the bridge. Here another thread cancels the jobs over its own connection.
     """
     if threading.current_thread() is not threading.main_thread():
         return
-    if handler is not signal.default_int_handler:
+    if hasattr(handler, "stays"):
         signal.signal(signal.SIGINT, handler)
         return
 

@@ -16,7 +16,7 @@ import pytest
 
 from materializer.adapters.cli.app import main
 from materializer.services.observe.dirty import dirty_below_newest
-from tests.hints.world import World, view
+from tests.hints.world import DAILY, World, view
 from tests.paths import ROOT
 from tests.services.no_spark import each
 
@@ -47,7 +47,7 @@ class Running:
 def world(tmp_path: Path) -> World:
     """A lake with an aggregate that has a policy."""
     made = World(tmp_path)
-    made.apply(HOURLY)
+    made.apply(HOURLY, DAILY)
     return made
 
 
@@ -55,6 +55,8 @@ def world(tmp_path: Path) -> World:
 def running(world: World) -> Iterator[Running]:
     """A process that follows it, in JSON."""
     made = Running(world, "--json")
+    begun = json.loads(made.line())
+    assert (["hourly"], ["daily"]) == (begun["follows"], begun["without_policy"])
     yield made
     made.process.kill()
 

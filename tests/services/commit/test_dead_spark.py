@@ -26,6 +26,7 @@ from materializer.errors import (
 )
 from materializer.services.each import each
 from materializer.spark.run import spark as engines
+from materializer.spark.run.executor import Executor
 from materializer.spark.runtime import jvm, session
 from materializer.spark.runtime.failures import feed_gaps, spoken
 
@@ -248,6 +249,20 @@ def test_spark_is_started_anew_once(starts: list[Bridge], tmp_path: Path) -> Non
     assert 2 == len(starts)
     assert Materializer(tmp_path, config=Config()).engine() is not second, "who opens the lake again asks for one"
     assert 3 == len(starts)
+
+
+def test_a_process_that_stays_starts_it_as_often_as_it_dies(starts: list[Bridge]) -> None:
+    """
+    Whoever lets it start again has a new process next time, and one that lives is left as it is.
+    """
+    executor = Executor(Config(), None, {})
+    for count in range(1, 5):
+        executor.start_again()
+        living = executor.engine()
+        executor.start_again()
+        assert executor.engine() is living
+        assert count == len(starts)
+        killed(starts[-1])
 
 
 def test_what_does_not_start_again_is_not_tried_again(

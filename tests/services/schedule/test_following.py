@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 from deltalake import DeltaTable, write_deltalake
 
+from materializer.config import Config
+from materializer.errors import SparkDiedError
+from materializer.lake.table import DeltaFolder
 from materializer.services.schedule.following import Failed, Followed
-from tests.services.no_spark import LocalLake, each, view
+from materializer.spark.run.executor import Executor
+from tests.counting import calls_to
+from tests.services.no_spark import LocalLake, NoSpark, Opened, each, view
 
 HOUR = 3_600_000_000
 OPEN = {"refresh.start_offset": "none"}
@@ -22,6 +29,25 @@ def defined(name: str, source: str = "raw", **properties: str) -> str:
     listed = ", ".join(f"'{key}' = '{value}'" for key, value in given.items())
     bucket, measure = ("1 hour", "sum(v) AS v") if source == "raw" else ("1 day", "rollup(v) AS v")
     return view(name, each(bucket), source, measure).replace("\nAS", f"\nTBLPROPERTIES ({listed})\nAS", 1)
+
+
+class Dying(NoSpark):
+    """Stands for Spark, whose process ends whenever it is to compute."""
+
+    def compute(self, *_args: Any, **_options: Any) -> None:
+        """End."""
+        raise SparkDiedError("its process ended")
+
+
+@dataclass(slots=True)
+class Watched(Executor):
+    """An executor that counts how often it is let start Spark again."""
+
+    again: int = 0
+
+    def start_again(self) -> None:
+        """Count."""
+        self.again += 1
 
 
 class Looks(Event):
@@ -117,6 +143,33 @@ def test_a_commit_that_changes_nothing_delays_no_row(tmp_path: Path) -> None:
 
     assert ["hourly"] == names(followed(lake, compact, lambda: lake.add((2, 5))))
     assert [7] == [row["v"] for row in lake.rows_of("hourly")]
+
+
+def test_a_look_asks_each_source_once(tmp_path: Path) -> None:
+    """
+    However many aggregates read it.
+    """
+    lake = LocalLake(tmp_path)
+    lake.add((0, 1))
+    lake.apply(*(defined(f"v{i}") for i in range(5)))
+    assert 5 == len(followed(lake))
+
+    assert 1 == calls_to(DeltaFolder.head, lambda: followed(lake))
+
+
+def test_spark_is_let_start_again(tmp_path: Path) -> None:
+    """
+    Its death fails what needed it, and that is tried again.
+    """
+    lake = LocalLake(tmp_path, config=Config(executor="spark"), engine=Dying())
+    lake.add((0, 1))
+    lake.apply(defined("hourly"))
+    executor = Watched(Config(), None, {}, started=Dying())  # type: ignore[arg-type]
+
+    (failed,) = Opened(lake.wired, executor).follow(every=0.0, stop=Looks())
+
+    assert isinstance(failed, Failed)
+    assert ("spark.died", 1) == (failed.error.code, executor.again)
 
 
 def test_a_source_that_vanishes_and_comes_back(tmp_path: Path) -> None:

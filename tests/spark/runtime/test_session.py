@@ -194,20 +194,28 @@ def test_a_start_that_fails_says_why(tmp_path: Path) -> None:
 
 def test_a_process_starts_again_what_it_ended() -> None:
     """
-    As `setup` does on a new machine: one JVM fetches the jars, the next makes the archive.
+    As `setup` does on a new machine: one JVM fetches the jars, the next makes the archive. Ctrl-C is handled for the first, and by a
+    program that says that its own handler stays.
     """
     script = (
+        "import signal\n"
         "from materializer.config import Config\n"
         "from materializer.spark.runtime import session\n"
+        "def own(*_): pass\n"
+        "own.stays = True\n"
         "for _ in range(2):\n"
         "    spark = session.start(Config())\n"
-        "    print(session.jvm_pid(spark), spark.range(3).count(), session.end(spark), session.is_running())\n"
+        "    handler = signal.getsignal(signal.SIGINT)\n"
+        "    whose = 'own' if handler is own else 'default' if handler is signal.default_int_handler else 'ours'\n"
+        "    print(session.jvm_pid(spark), spark.range(3).count(), session.end(spark), session.is_running(), whose)\n"
+        "    signal.signal(signal.SIGINT, own)\n"
     )
     ran = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
 
     first, second = (line.split() for line in ran.stdout.splitlines())
-    assert ["3", "True", "False"] == first[1:] == second[1:]
+    assert ["3", "True", "False"] == first[1:4] == second[1:4]
     assert first[0] != second[0]
+    assert ["ours", "own"] == [first[4], second[4]]
 
 
 def test_the_session_is_as_promised(spark: SparkSession) -> None:

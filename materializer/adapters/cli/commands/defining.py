@@ -63,9 +63,9 @@ def apply(
         call.output.announce(replace(result, changes=tuple(changes)))
         for name in names:
             call.attempt(partial(_build, call, name, publish_anyway, builds))
-        published = {report.name for report in builds if report.switched}
+        published = {report.name.lower() for report in builds if report.switched and report.name in names}
         # what rolls up data that was built could not be seen to change before
-        specs = [spec for spec in specs if spec.source in published & {*names}]
+        specs = [spec for spec in specs if spec.source.lower() in published]
         changes = call.lake.apply(specs, publish_anyway=publish_anyway) if specs else []
         names = _to_build(changes)
         again = {change.name: change for change in changes if change.name in names}

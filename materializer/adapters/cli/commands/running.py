@@ -14,7 +14,7 @@ import typer
 
 from materializer.adapters.cli.call import CommandCall, command
 from materializer.adapters.cli.options import Every, MaybeName
-from materializer.adapters.cli.render.run import AgainResult, FollowedResult
+from materializer.adapters.cli.render.run import AgainResult, FollowedResult, FollowingResult
 from materializer.errors import UsageError
 from materializer.services.schedule.following import Failed
 
@@ -38,8 +38,9 @@ def register(app: typer.Typer) -> None:
 def run(call: CommandCall, name: MaybeName = None, *, every: Every = "5s") -> None:
     """Stay, and refresh what a policy says as soon as it is due or dirty, until Ctrl-C or SIGTERM."""
     seconds = _seconds(every)
-    if name is not None:
-        call.lake.grid(name)  # an unknown name is refused before anything is followed
+    names = [name] if name is not None else call.lake.names()
+    followed = {state.aggregate for state in call.lake.policies(name)}
+    call.output.show(FollowingResult([n for n in names if n in followed], [n for n in names if n not in followed]))
     stop = Event()
     with _ending(stop):
         for each in call.lake.follow(name, every=seconds, stop=stop):
@@ -70,6 +71,7 @@ def _ending(stop: Event) -> Iterator[None]:
             raise KeyboardInterrupt
         stop.set()
 
+    end.stays = True  # type: ignore[attr-defined]  # also when Spark is started, which has a handler for Ctrl-C
     before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield

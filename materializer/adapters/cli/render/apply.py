@@ -66,7 +66,7 @@ class ApplyResult(Result):
 
     @property
     def exit_status(self) -> int:
-        return IDLE if all(c.kind == "unchanged" and not c.next for c in self.changes) else DONE
+        return IDLE if all(map(_is_unchanged, self.changes)) else DONE
 
     def form(self) -> dict[str, Any]:
         return {
@@ -88,15 +88,15 @@ class ApplyResult(Result):
             first, *rest = problem_lines(problem, width)
             yield f"warning: {first}"
             yield from rest
-        same = [change for change in self.changes if change.kind == "unchanged" and not change.next]
-        few = len(same) <= FEW_UNCHANGED
-        for change in self.changes if few else [change for change in self.changes if change not in same]:
+        same = sum(_is_unchanged(change) for change in self.changes)
+        few = same <= FEW_UNCHANGED
+        for change in self.changes if few else [change for change in self.changes if not _is_unchanged(change)]:
             is_built = change.name in self.building or any(
                 build.name == change.name and build.switched for build in self.builds
             )
             yield from _change_lines(change, width, is_dry_run=self.is_dry_run, is_built=is_built)
         if not few:
-            yield f"{len(same)} definitions: unchanged"
+            yield f"{same} definitions: unchanged"
         if self._feeds:
             from materializer.adapters.cli.render.feed import feed_lines  # noqa: PLC0415 (every command loads this module)
 
@@ -106,6 +106,10 @@ class ApplyResult(Result):
             yield "no definitions found"
         if self.is_dry_run:
             yield "dry run: nothing was written"
+
+
+def _is_unchanged(change: DefinitionChange) -> bool:
+    return change.kind == "unchanged" and not change.next
 
 
 def _change_form(change: DefinitionChange) -> dict[str, Any]:

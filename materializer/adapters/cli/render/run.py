@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from materializer.adapters.cli.render.result import Result, spans_form
 from materializer.adapters.cli.words import count, duration, spans, wrapped
@@ -13,6 +13,29 @@ from materializer.adapters.cli.words import count, duration, spans, wrapped
 if TYPE_CHECKING:
     from materializer.core.time.instants import Shown
     from materializer.services.schedule.following import Failed, Followed
+
+
+FEW: Final = 5
+"""Aggregates without a policy that are named."""
+
+
+@dataclass(frozen=True, slots=True)
+class FollowingResult(Result):
+    """What is followed from now on, and what has no policy and is left alone."""
+
+    is_line: ClassVar[bool] = True
+    followed: Sequence[str]
+    others: Sequence[str]
+
+    def form(self) -> dict[str, Any]:
+        return {"at": _now(), "follows": list(self.followed), "without_policy": list(self.others)}
+
+    def lines(self, width: int) -> Iterator[str]:
+        yield f"follows {count(len(self.followed), 'aggregate')}, until Ctrl-C"
+        if self.others:
+            text = f"{', '.join(self.others[:FEW])}{' and others' * (len(self.others) > FEW)}"
+            hint = "'materializer policy add NAME' adds a policy, also while this runs"
+            yield from wrapped(f"{text}; {hint}", "  without a policy: ", width=width)
 
 
 @dataclass(frozen=True, slots=True)
