@@ -24,6 +24,8 @@ FILE_NAME = "materializer.toml"
 PREFIX = "MATERIALIZER_"
 
 Profile = Literal["auto", "short", "long"]
+BESIDE_A_CLUSTER = 1_000_000
+"""Most rows that this process computes where a cluster, or a server, can compute instead."""
 ExecutorChoice = Literal["auto", "local", "spark"]
 
 
@@ -198,9 +200,14 @@ class Config:
         return rows <= self.driver_lane_rows and size <= self.driver_bytes
 
     @property
-    def memory(self) -> int:
-        """Bytes that computing in this process takes at most: runs are cut so that they fit."""
-        return self.local_memory or min(max(memory() // 4, 512 << 20), 8 << 30)
+    def read_bytes(self) -> int:
+        """Bytes that the rows of a run have in this process at most: a quarter of what computing here takes."""
+        return (self.local_memory or min(max(memory() // 4, 512 << 20), 8 << 30)) // 4
+
+    @property
+    def rows_here(self) -> int:
+        """Rows of a refresh that this process computes at most; fewer where a cluster or a server computes."""
+        return self.local_rows if self.spark.is_local else min(self.local_rows, BESIDE_A_CLUSTER)
 
     @property
     def budget(self) -> Budget:

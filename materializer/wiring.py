@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from materializer.config import BESIDE_A_CLUSTER
 from materializer.core.aggregates.python import PythonAggregate, by_name
 from materializer.errors.base import know
 from materializer.journal.journal import Journal
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
     from materializer.services.commit.lake import OutputHandler
     from materializer.services.report.page.pages import Pages
     from materializer.services.report.page.ports import ReportServer
-
-BESIDE_A_CLUSTER: Final = 1_000_000
-"""Most rows that this process computes where a cluster, or a server, can compute instead."""
 
 
 def wired(
@@ -70,9 +68,8 @@ def wired(
 
     executor = Executor(config, session, by_name([*config.python_aggregates, *python_aggregates]), stores)
     master = "local" if session is None else getattr(getattr(session, "sparkContext", None), "master", "")
-    is_here = config.spark.is_local and str(master).startswith("local")
-    rows = config.local_rows if is_here else min(config.local_rows, BESIDE_A_CLUSTER)
-    local = LocalExecutor(rows, config.memory // 4, executor.starting)
+    rows = config.rows_here if str(master).startswith("local") else min(config.local_rows, BESIDE_A_CLUSTER)
+    local = LocalExecutor(rows, config.read_bytes, executor.starting)
     reads = SharedReads(rows, local.size)
     handlers = handlers_by_name(config.output_handlers, output_handlers)
     lake = Lake(

@@ -75,7 +75,7 @@ class Checking(OpenedLake):
             raise UsageError(msg, hint="give both the same, or copy one of the outputs with 'materializer export'")
         ours, theirs = ((str(lake.root), lake.journal) for lake in (self, other))
         window = self._part(name, start, end)
-        return diff(ours, theirs, name, window, limit=limit, most=self.config.local_rows)
+        return diff(ours, theirs, name, window, limit=limit, most=self.config.read_bytes // 2)
 
     def check(
         self,

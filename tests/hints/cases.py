@@ -123,11 +123,11 @@ def _incomparable(world: World, _: pytest.MonkeyPatch) -> None:
 def _too_many_to_compare(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.works("refresh hourly")
     world.copy(".", "other")
-    monkeypatch.setenv("MATERIALIZER_LOCAL_ROWS", "40")
+    monkeypatch.setenv("MATERIALIZER_LOCAL_MEMORY", "4k")
     hint = world.fails("diff hourly --against other", "diff.too-large")
     assert "--start and --end" in hint.text
     world.works("diff hourly --against other --start 2024-03-02 --end 2024-03-03")
-    monkeypatch.setenv("MATERIALIZER_LOCAL_ROWS", "50")
+    monkeypatch.setenv("MATERIALIZER_LOCAL_MEMORY", "1m")
     world.works("diff hourly --against other")
 
 

@@ -110,8 +110,9 @@ class FeedLimit:
         is_local = (
             config.executor != "spark"
             and self.engine in {"", *ENGINES}
-            and raw.rows <= OPENED * config.local_rows
-            and raw.bytes <= OPENED * (config.memory // 4)
+            and raw.likely_rows <= config.rows_here
+            and raw.rows <= OPENED * config.rows_here
+            and raw.bytes <= OPENED * config.read_bytes
             and self.is_readable()
         )
         rates = RATES[ExecutorKind.LOCAL if is_local else ExecutorKind.SPARK]

@@ -136,18 +136,18 @@ class RunPlanner:
         arguments = state, heads, window, events, captured, changed_in, due
         if self.of_engine is not None:
             return self._plan(*arguments, WHOLE)
-        why_spark = ""
+        why_spark, rows, rows_of_driver = "", self.request.options.run_rows, self._rows_of_driver(state, heads)
         if self._local is not None:
-            found = self._plan(*arguments, self.request.options.run_rows)
+            found = self._plan(*arguments, rows)
             for _ in range(CUTS):
                 few = self._rows_here(found.plan, state, heads)
                 if few is None:
                     break
-                found = self._plan(*arguments, few)
-            if found.plan is None or found.plan.executor is ExecutorKind.LOCAL:
+                rows, found = few, self._plan(*arguments, few)
+            if found.plan is None or found.plan.executor is ExecutorKind.LOCAL or rows == rows_of_driver:
                 return found
             why_spark = found.plan.executor_reason
-        return self._plan(*arguments, self._rows_of_driver(state, heads), why_spark)
+        return self._plan(*arguments, rows_of_driver, why_spark)
 
     def has_work(self, state: AggregateState) -> bool:
         """Return whether :meth:`decide` would say or plan anything; versions and file lists tell, and no row is read.

@@ -191,20 +191,20 @@ class _Side:
         Args:
             spans: The buckets.
             columns: The columns, and how each is called.
-            most: How many rows are read at most.
+            most: Bytes that they have in memory at most.
         """
         import pyarrow as pa
 
         from materializer.lake.rows import StoredRows
 
         stored = StoredRows.of(self.aggregate.paths["output"], self.aggregate.slice_column("output"), spans)
-        batches, rows = [], 0
+        batches, size = [], 0
         shape = pa.schema([pa.field(to, stored.shape.field(name).type) for name, to in columns.items()])
         for _, file in stored.files:
             for batch in stored.batches(file):
-                rows += batch.num_rows
-                if rows > most:
-                    raise _too_large(f"more than {most:,} rows of '{self.state.name}' in {self.root} would be compared")
+                size += batch.nbytes
+                if size > most:
+                    raise _too_large(f"the rows of '{self.state.name}' in {self.root} take more than {most:,} bytes")
                 batches.append(batch.select(list(columns)).rename_columns(list(columns.values())))
         return stored.version, pa.Table.from_batches(batches, shape)
 
@@ -232,7 +232,7 @@ def diff(
         name: The aggregate.
         window: The window; None for all of time.
         limit: How many differing groups are returned.
-        most: How many rows of one lake are read at most.
+        most: Bytes that the rows of one lake have in memory at most.
 
     Raises:
         RollupChangedError: If one of both rolls up an aggregate that was changed since.
@@ -391,4 +391,4 @@ def _command(command: str, side: _Side) -> str:
 
 
 def _too_large(message: str) -> DiffTooLargeError:
-    return DiffTooLargeError(message, hint="give --start and --end, or raise local_rows")
+    return DiffTooLargeError(message, hint="give --start and --end, or local_memory more")
