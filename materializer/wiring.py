@@ -16,6 +16,7 @@ from materializer.journal.journal import Journal
 from materializer.lake import places
 from materializer.lake.reads import SharedReads
 from materializer.lake.store_settings import configure
+from materializer.local.connection import CONNECTIONS
 from materializer.local.executor import LocalExecutor
 from materializer.services.activity import Listener, Listeners, Listening
 from materializer.services.commit.lake import Lake
@@ -70,6 +71,7 @@ def wired(
     master = "local" if session is None else getattr(getattr(session, "sparkContext", None), "master", "")
     rows = config.rows_here if str(master).startswith("local") else min(config.local_rows, BESIDE_A_CLUSTER)
     local = LocalExecutor(rows, config.read_bytes, executor.starting)
+    CONNECTIONS.memory = local.memory
     reads = SharedReads(rows, local.size)
     handlers = handlers_by_name(config.output_handlers, output_handlers)
     lake = Lake(

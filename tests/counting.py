@@ -9,19 +9,7 @@ from typing import Any
 
 def calls_of(action: Callable[[], object]) -> int:
     """Return how many functions of Python *action* calls: a measure of its work that is the same in every run."""
-    count = 0
-
-    def profile(_frame: Any, event: str, _argument: Any) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    before = sys.getprofile()
-    sys.setprofile(profile)
-    try:
-        action()
-    finally:
-        sys.setprofile(before)
-    return count
+    return _counted(action, lambda _, event: event in {"call", "c_call"})
 
 
 def grows_by(action: Callable[[int], object], small: int, large: int) -> float:
@@ -31,11 +19,16 @@ def grows_by(action: Callable[[int], object], small: int, large: int) -> float:
 
 def calls_to(function: Callable[..., object], action: Callable[[], object]) -> int:
     """Return how often *action* calls one function of Python."""
-    count, code = 0, getattr(function, "__wrapped__", function).__code__
+    code = getattr(function, "__wrapped__", function).__code__
+    return _counted(action, lambda frame, event: event == "call" and frame.f_code is code)
+
+
+def _counted(action: Callable[[], object], is_wanted: Callable[[Any, str], bool]) -> int:
+    count = 0
 
     def profile(frame: Any, event: str, _argument: Any) -> None:
         nonlocal count
-        count += event == "call" and frame.f_code is code
+        count += is_wanted(frame, event)
 
     before = sys.getprofile()
     sys.setprofile(profile)

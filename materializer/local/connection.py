@@ -74,10 +74,15 @@ class Connection:
             self.duckdb.unregister(self._names.pop())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Connections:
-    """Connections that are open and free, by memory and process: in a child that was forked, the threads of a database are missing."""
+    """Connections that are open and free, by memory and process: in a child that was forked, the threads of a database are missing.
 
+    Args:
+        memory: Bytes that one may hold where its user does not say: what the settings of the lake that was opened last give DuckDB.
+    """
+
+    memory: int = LEAST
     _free: dict[tuple[int, int], list[Connection]] = field(default_factory=dict)
 
     @contextmanager
@@ -87,7 +92,7 @@ class Connections:
         Connections are used again, because opening one takes longer than computing a late row.
 
         Args:
-            memory: Bytes that it may hold, at least ``LEAST``; 0 for an eighth of the memory there is.
+            memory: Bytes that it may hold, at least ``LEAST``; 0 for :attr:`memory`.
 
         Raises:
             TooLarge: If they are not enough.
@@ -96,7 +101,7 @@ class Connections:
         import duckdb
         import pyarrow as pa
 
-        memory = max(memory or machine.memory() // 8, LEAST)
+        memory = max(memory or self.memory, LEAST)
         free = self._free.setdefault((os.getpid(), memory), [])
         try:
             connection = free.pop()
@@ -114,5 +119,7 @@ class Connections:
         free.append(connection)
 
 
-opened: Final = Connections().one
+CONNECTIONS: Final = Connections()
+"""The connections of this process."""
+opened: Final = CONNECTIONS.one
 """Yields a connection of this process."""

@@ -20,8 +20,8 @@ from typing import Any, Final
 import numpy as np
 from deltalake import DeltaTable, write_deltalake
 
-from tests.benchmarks.process import bytecode
-from tests.benchmarks.trades import BARS, late_rows, plain, report, reporting, timed, write_source
+from tests.benchmarks.process import asked, bytecode
+from tests.benchmarks.trades import BARS, late_rows, plain, report, timed, write_source
 from tests.paths import ROOT
 
 DUCKDB: Final = """
@@ -116,16 +116,8 @@ def _plain(folder: Path) -> None:
 
 def main() -> None:
     """Read the options, measure, print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=20_000_000)
-    parser.add_argument("--days", type=int, default=30)
-    parser.add_argument("--symbols", type=int, default=100)
-    parser.add_argument("--late", type=int, default=20_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--skip-spark", action="store_true", help="measure nothing that starts a JVM")
-    parser.add_argument("--one-plain", action="store_true", help=argparse.SUPPRESS)
-    options = reporting(parser)
+    flags = {"skip-spark": "measure nothing that starts a JVM", "one-plain": argparse.SUPPRESS}
+    options = asked(__doc__, flags=flags, rows=20_000_000, days=30, rounds=3, late=20_000)
     if options.one_plain:
         _plain(options.folder)
     else:

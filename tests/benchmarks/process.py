@@ -12,6 +12,7 @@ import argparse
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -57,16 +58,13 @@ def insert_late(options: argparse.Namespace, folder: Path, rng: np.random.Genera
     write_deltalake(str(folder / "trades"), one, mode="append")
 
 
-def asked(about: str | None, **more: int) -> argparse.Namespace:
-    """Read the options that benchmarks of commands have, and *more* numbers with their defaults."""
+def asked(about: str | None, *, flags: Mapping[str, str] | None = None, **more: int) -> argparse.Namespace:
+    """Read the options that benchmarks of commands have, *more* numbers or other defaults, and flags with what they do."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--days", type=int, default=5)
-    parser.add_argument("--symbols", type=int, default=100)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seed", type=int, default=7)
-    for name, default in more.items():
+    for name, default in ({"rows": 1_000_000, "days": 5, "symbols": 100, "rounds": 5, "seed": 7} | more).items():
         parser.add_argument(f"--{name}", type=int, default=default)
+    for name, does in (flags or {}).items():
+        parser.add_argument(f"--{name}", action="store_true", help=does)
     return reporting(parser)
 
 

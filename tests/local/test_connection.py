@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from threading import Barrier
 
 import duckdb
 import pyarrow as pa
 import pytest
 
-from materializer.local.connection import Connections
+from materializer.api import Materializer
+from materializer.config import Config
+from materializer.local.connection import Connections, opened
 from materializer.local.kinds import NotLocal
 
 
@@ -100,3 +103,16 @@ def test_a_comparison_does_not_hide_an_overflow(condition: str) -> None:
     for query in (f"SELECT {condition} FROM t", f"SELECT count(*) FROM t WHERE {condition}"):
         with pytest.raises(NotLocal, match="Overflow"):
             asked(query)
+
+
+def test_the_settings_of_a_lake_bound_every_connection(tmp_path: Path) -> None:
+    """
+    Half of `local_memory`, also for checks and comparisons, which do not say what they need; never less than what one needs at all.
+    """
+
+    def allowed(memory: int) -> str:
+        Materializer(tmp_path, config=Config(local_memory=memory))
+        with opened() as connection:
+            return str(connection.query("SELECT current_setting('memory_limit') AS it")["it"][0].as_py())
+
+    assert ["1.0 GiB", "256.0 MiB"] == [allowed(2 << 30), allowed(64 << 20)]

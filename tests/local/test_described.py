@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import types as st
 
+from materializer.core.compiled.definition import Definition
 from materializer.core.compiled.resolve import resolve
 from materializer.core.language.parse import parse_definitions
 from materializer.errors import DefinitionError
 from materializer.local.described import accepted, described
 from materializer.local.kinds import NotLocal
 from materializer.services.definitions.tables import schemas_of
-from materializer.spark.describe.analyse import analyse
+from materializer.spark.describe.analyse import Analysed, analyse
 from materializer.spark.runtime.session import work_session
 from tests.local.drawing import COLUMNS, Drawing
 from tests.statements.trial import DDL, text_of
@@ -85,6 +86,14 @@ TRUTHS = (
 )
 
 
+def expect_same(ours: Definition, analysed: Analysed, text: str) -> None:
+    """Expect the types and the definition that Spark's analysis gave."""
+    theirs = schemas_of(analysed)
+    assert [list(column) for column in ours.partial_columns] == theirs["partials"], text
+    assert [list(column) for column in ours.output_columns] == theirs["output"], text
+    assert ours.spec == analysed.spec, text
+
+
 def test_types_are_those_of_spark(spark: SparkSession) -> None:
     """
     Of drawn definitions of the proven set, each column of both tables has the type that Spark's analysis gives it; at least half of them
@@ -111,11 +120,7 @@ def test_types_are_those_of_spark(spark: SparkSession) -> None:
                 analyse(session, spec, shape)
             continue
         found += 1
-        analysed = analyse(session, spec, shape)
-        theirs = schemas_of(analysed)
-        assert [list(column) for column in ours.partial_columns] == theirs["partials"], sql
-        assert [list(column) for column in ours.output_columns] == theirs["output"], sql
-        assert ours.spec == analysed.spec, sql
+        expect_same(ours, analyse(session, spec, shape), sql)
         is_certain = accepted(spec, [name for name, _ in SOURCE]) == ours
         certain, of_windows = certain + is_certain, of_windows + (is_certain and not seed % 4)
     assert found >= DRAWN / 2
@@ -141,11 +146,7 @@ def test_a_statement_that_is_accepted_here_is_accepted_by_spark(spark: SparkSess
         if ours is None:
             continue
         found += 1
-        analysed = analyse(session, spec, shape)
-        theirs = schemas_of(analysed)
-        assert [list(column) for column in ours.partial_columns] == theirs["partials"], text
-        assert [list(column) for column in ours.output_columns] == theirs["output"], text
-        assert ours.spec == analysed.spec, text
+        expect_same(ours, analyse(session, spec, shape), text)
     assert found
 
 
@@ -170,11 +171,7 @@ def test_whatever_is_written_in_a_plain_statement(spark: SparkSession, part: int
         ours = accepted(spec, names)
         if ours is not None:
             found += 1
-            analysed = analyse(session, spec, shape)
-            theirs = schemas_of(analysed)
-            assert [list(column) for column in ours.partial_columns] == theirs["partials"], text
-            assert [list(column) for column in ours.output_columns] == theirs["output"], text
-            assert ours.spec == analysed.spec, text
+            expect_same(ours, analyse(session, spec, shape), text)
     assert found >= EACH / 40
 
 

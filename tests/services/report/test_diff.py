@@ -279,7 +279,7 @@ def test_rows_of_more_memory_than_the_process_may_take_are_refused(two: Two) -> 
     two.apply(HOURLY)
     here = Materializer(two.here.root, config=Config(local_memory=4096))
 
-    with pytest.raises(DiffTooLargeError, match="rows of 'hourly' in .* take more than 512 bytes") as caught:
+    with pytest.raises(DiffTooLargeError, match=r"rows of 'hourly' in .* take more than 512 bytes") as caught:
         here.diff("hourly", two.there.root)
     assert "--start and --end" in caught.value.hint
     assert here.diff("hourly", two.there.root, "2024-03-02").is_equal
