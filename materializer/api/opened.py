@@ -48,7 +48,7 @@ class OpenedLake:
     def _texts(self) -> Texts:
         from materializer.services.definitions.texts import Texts
 
-        return Texts(frozenset(self._executor.python))
+        return Texts(frozenset(self._executor.python), self._definitions.repeated.find)
 
     @cached_property
     def _definitions(self) -> Definitions:

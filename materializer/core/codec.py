@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from operator import attrgetter
 from types import EllipsisType, MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, Final, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -136,14 +136,24 @@ def _items(form: JsonForm) -> JsonForm:
     if form is _AS_IS:
         return JsonForm(list, tuple)
     encode, decode = form
-    return JsonForm(lambda value: [encode(item) for item in value], lambda data: tuple(decode(item) for item in data))
+    return JsonForm(lambda value: [encode(item) for item in value], lambda data: tuple([decode(item) for item in data]))
 
 
 def _items_of(forms: list[JsonForm]) -> JsonForm:
+    if all(form is _AS_IS for form in forms):
+        return JsonForm(list, partial(_exactly, len(forms)))
     return JsonForm(
         lambda value: [form.encode(item) for form, item in zip(forms, value, strict=True)],
-        lambda data: tuple(form.decode(item) for form, item in zip(forms, data, strict=True)),
+        lambda data: tuple([form.decode(item) for form, item in zip(forms, data, strict=True)]),
     )
+
+
+def _exactly(count: int, data: Any) -> tuple[Any, ...]:
+    found = tuple(data)
+    if len(found) != count:
+        msg = f"{len(found)} items instead of {count}"
+        raise ValueError(msg)
+    return found
 
 
 def _values(form: JsonForm) -> JsonForm:

@@ -30,6 +30,8 @@ class ParseReport:
 
     specs: tuple[AggregateSpec, ...]
     warnings: tuple[Problem, ...]
+    pieces: tuple[str, ...] = ()
+    """Of each definition, the text from the end of the one before it to its semicolon; "" for the last, if it has no semicolon."""
 
 
 def parse_definitions(text: str, *, file: str = "", known_python: frozenset[str] = frozenset()) -> list[AggregateSpec]:
@@ -63,6 +65,7 @@ def _report(text: str, file: str, known_python: frozenset[str]) -> ParseReport:
     problems: list[Problem] = []
     warnings: list[Problem] = []
     specs: list[AggregateSpec] = []
+    pieces: list[str] = []
     names: set[str] = set()
     script: Script | None = Script(text, file)
     try:
@@ -70,7 +73,7 @@ def _report(text: str, file: str, known_python: frozenset[str]) -> ParseReport:
     except Refused as refused:
         problems.append(refused.problem)
         script = Script(text, file).mended()
-    for statement in _statements(Fragment(script, script.tokens()), problems) if script is not None else ():
+    for statement, piece in _statements(Fragment(script, script.tokens()), problems) if script is not None else ():
         since = len(problems)
         draft = read_statement(statement, problems)
         if draft is None:
@@ -87,9 +90,10 @@ def _report(text: str, file: str, known_python: frozenset[str]) -> ParseReport:
             spec = assemble(draft, known_python, problems, warnings, since=since)
         if spec is not None:
             specs.append(spec)
+            pieces.append(piece)
     if problems:
         raise DefinitionError(_without_repeats(problems))
-    return ParseReport(tuple(specs), tuple(warnings))
+    return ParseReport(tuple(specs), tuple(warnings), tuple(pieces))
 
 
 def read_again(spec: AggregateSpec, columns: Iterable[str]) -> AggregateSpec:
@@ -119,21 +123,22 @@ def read_again(spec: AggregateSpec, columns: Iterable[str]) -> AggregateSpec:
     return replace(spec, keys=again.keys, measures=again.measures, having=again.having, reads=again.reads)
 
 
-def _statements(whole: Fragment, problems: list[Problem]) -> Iterator[Fragment]:
-    begin = 0
+def _statements(whole: Fragment, problems: list[Problem]) -> Iterator[tuple[Fragment, str]]:
+    """Yield each statement without its semicolon, and the text from the semicolon before it to its own."""
+    begin = end = 0
     for at, token in enumerate(whole.tokens):
         if token.token_type == TokenType.SEMICOLON:
             if at > begin:
-                yield whole.part(begin, at)
-            begin = at + 1
+                yield whole.part(begin, at), whole.script.text[end : token.end + 1].strip()
+            begin, end = at + 1, token.end + 1
         elif at > begin and words(whole.tokens[at : at + 5]).startswith(_BEGINS):
             last = whole.tokens[at - 1].text
             message, hint = f"a `;` is missing after `{last}`: another definition begins", f"write `;` after `{last}`"
             problems.append(whole.problem("definition.syntax", message, hint, token=at - 1))
-            yield whole.part(begin, at)
+            yield whole.part(begin, at), ""
             begin = at
     if begin < len(whole):
-        yield whole.part(begin)
+        yield whole.part(begin), ""
 
 
 def _misspelled(statement: Fragment, found: list[Problem]) -> Iterator[Problem]:

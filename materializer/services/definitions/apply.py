@@ -46,6 +46,7 @@ from materializer.services.definitions import calendars, impact, lineage, output
 from materializer.services.definitions.batch import Awaited, Batch
 from materializer.services.definitions.changes import CheckedDefinition, DefinitionChange, Reads, ReusedPartials
 from materializer.services.definitions.refusals import refuse_policies, refuse_unstorable
+from materializer.services.definitions.repeated import Repeated
 from materializer.services.definitions.sources import missing_feed, named_in, resolve_source
 from materializer.services.definitions.tables import create_tables, types_of, was_dropped
 
@@ -92,6 +93,7 @@ class Definitions:
     ) -> None:
         self._root, self._journal, self._library = root, journal, library
         self._config, self._engine = config, engine
+        self.repeated = Repeated(root, journal, config)
         self._checkpoint = on_checkpoint
 
     def prepare(self, specs: Sequence[AggregateSpec]) -> list[CheckedDefinition]:
@@ -213,6 +215,8 @@ class Definitions:
         existing = view.find(spec.name)
         if existing is None:
             view.refuse_broken(spec.name)
+        if (repeated := self.repeated.checked(spec, existing)) is not None:
+            return repeated
         build = None if existing is None else view.build_of(existing)
         spec = spec if existing is None else replace(spec, name=existing.name)  # names are the same in any letters
         source, folder = batch.awaited(spec) or self._source_of(spec)

@@ -6,7 +6,7 @@ Problems of a text have their places when it is read. Problems that only the sou
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -16,6 +16,7 @@ from materializer.errors import DefinitionError, Problem, UsageError
 from materializer.lake import places
 from materializer.lake.failures import failure
 from materializer.lake.hostile import endless
+from materializer.services.definitions.repeated import pieces
 
 Given: TypeAlias = str | Path | AggregateSpec | Iterable[str | Path | AggregateSpec]
 """SQL text, a file, a folder of ``*.sql`` files or a spec, or several of these."""
@@ -27,9 +28,13 @@ class Texts:
 
     Args:
         known_python: Names of the user's Python aggregates.
+        stored: Returns, for each text, the stored definition that is known to be unchanged by it, or None.
     """
 
     known_python: frozenset[str]
+    stored: Callable[[Sequence[str]], Sequence[AggregateSpec | None]] = lambda texts: [None for _ in texts]
+    pieces: dict[str, str] = field(default_factory=dict)
+    """Of each statement that was read and ends with a semicolon, its text with the comments before it."""
     _read: dict[str, tuple[str, str]] = field(default_factory=dict)
     """The text and the file of each statement that was read."""
 
@@ -59,25 +64,63 @@ class Texts:
             UsageError: If a file is not there or cannot be read.
             StorageError: If a store cannot be read.
         """
-        from materializer.core.language.parse import parse_report  # noqa: PLC0415 (only where texts are read)
-
         specs: list[AggregateSpec] = []
         warnings: list[Problem] = []
         problems: list[Problem] = []
         items = [what] if isinstance(what, (str, Path, AggregateSpec)) else list(what)
-        for text, file in (pair for item in items for pair in _texts(item)):
+        given = [pair for item in items for pair in _texts(item)]
+        stored = self._stored([text for text, _ in given if isinstance(text, str)])
+        for text, file in given:
             if isinstance(text, AggregateSpec):
                 specs.append(text)
                 continue
             try:
-                report = parse_report(text, file=file, known_python=self.known_python)
+                found, warned = self._again(text, stored) or self._parsed(text, file)
             except DefinitionError as exc:
                 problems += exc.problems
             else:
-                specs += report.specs
-                self._read.update({spec.sql: (text, file) for spec in report.specs})
-                warnings += report.warnings
+                specs += found
+                warnings += warned
+                self._read.update({spec.sql: (text, file) for spec in found})
         return specs, warnings, [*problems, *_named_twice(specs)]
+
+    def _parsed(self, text: str, file: str) -> tuple[list[AggregateSpec], list[Problem]]:
+        from materializer.core.language.parse import parse_report  # noqa: PLC0415 (only where texts are parsed)
+
+        report = parse_report(text, file=file, known_python=self.known_python)
+        if not report.warnings:
+            self.pieces.update((s.sql, piece) for s, piece in zip(report.specs, report.pieces, strict=True) if piece)
+        return list(report.specs), list(report.warnings)
+
+    def _stored(self, texts: Iterable[str]) -> dict[str, AggregateSpec]:
+        """Return the stored definitions that pieces of some texts are known to leave unchanged, by piece."""
+        every = [] if self.known_python else list(dict.fromkeys(piece for text in texts for piece in pieces(text)))
+        return {text: spec for text, spec in zip(every, self.stored(every), strict=True) if spec is not None}
+
+    def _again(
+        self, text: str, stored: Mapping[str, AggregateSpec]
+    ) -> tuple[list[AggregateSpec], list[Problem]] | None:
+        """Return the definitions in a text of which only a part has to be parsed; None if all of it has.
+
+        What is known is a whole statement with its semicolon. So what lies between two of these is read as it is in the whole text, if it is
+        such statements, too.
+        """
+        cut = pieces(text) if stored else []
+        if not stored.keys() & set(cut):
+            return None
+        found: list[AggregateSpec] = []
+        for piece in cut:
+            if piece in stored:
+                found.append(stored[piece])
+                continue
+            try:
+                specs, warned = self._parsed(piece, "")
+            except DefinitionError:
+                return None  # its problems have places in the whole text
+            if warned or [self.pieces.get(spec.sql) for spec in specs] != [piece]:
+                return None
+            found += specs
+        return None if _named_twice(found) else (found, [])
 
     def defined(self, name: str, source: str, parts: dict[str, Any]) -> AggregateSpec:
         """Return the definition that Python gives.

@@ -10,6 +10,7 @@ from materializer.errors import CatalogRefusedError, DefinitionError, Materializ
 from materializer.services.activity import Phase, log, tell_each
 from materializer.services.definitions.apply import Definitions
 from materializer.services.definitions.changes import CheckedDefinition, DefinitionChange
+from materializer.services.definitions.repeated import CROWD
 from materializer.services.definitions.texts import Given, Texts
 from materializer.services.delivery import registration
 from materializer.services.versions.versions import Versions
@@ -54,7 +55,15 @@ class Applier:
         finally:
             log(self.versions.lake.journal.tidy())
         self._register(changes)
+        self._note(prepared)
         return changes
+
+    def _note(self, applied: Sequence[CheckedDefinition]) -> None:
+        """Note definitions that are applied, if they are many, so that they are not parsed again as long as nothing changes."""
+        read = self.texts.pieces
+        found = [(read[p.spec.sql], p.spec.name) for p in applied if p.spec.sql in read and not p.change.next]
+        if len(found) >= CROWD:
+            self.definitions.repeated.note(found)
 
     def _register(self, changes: Sequence[DefinitionChange]) -> None:
         """Give the outputs the names that the definitions ask for, and take away those that they had before."""
