@@ -19,17 +19,17 @@ CORRECTIONS: Final = (
         {"dep_delay": "dep_delay - 10"},
     ),
     (
-        "some JetBlue flights of 29 November were scheduled three hours later, in other hours",
+        "some JetBlue flights of 29 November were three hours later",
         "flight_id LIKE '2013-11-29/B67%'",
         {"event_time": "event_time + INTERVAL '3 hours'"},
     ),
 )
 WITHDRAWN: Final = (
-    "ExpressJet withdraws the flights it cancelled in the storm of 8 February",
+    "ExpressJet withdraws flights cancelled on 8 February",
     "flight_id LIKE '2013-02-08/EV%' AND cancelled",
 )
 CORRUPTED: Final = (
-    "a broken clock adds 5,000 minutes to every delay of 29 November",
+    "a broken clock adds 5,000 minutes to delays of 29 November",
     "flight_id LIKE '2013-11-29/%' AND dep_delay IS NOT NULL",
     "dep_delay + 5000",
     "dep_delay - 5000",

@@ -1,4 +1,4 @@
-"""The output of the demo: headings, facts, plans and results of refreshes, at most 100 columns wide.
+"""The output of the demo: headings, facts, and a line for each refresh, at most 100 columns wide; or all plans with their reasons.
 
 A terminal also gets colour, and a progress bar during long steps; other outputs get the same text without them.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 from typing import Final, assert_never
@@ -33,7 +34,46 @@ from materializer.core.time.spans import SpanSet
 
 WIDTH: Final = 100
 _INDENT: Final = 2
+_COLUMNS: Final = (
+    ("known", 12, str.ljust),
+    ("aggregate", 20, str.ljust),
+    ("dirty", 6, str.rjust),
+    ("how", 17, str.ljust),
+    ("rows read", 17, str.rjust),
+    ("took", 7, str.rjust),
+    ("in full", 7, str.rjust),
+)
+"""What is said of a refresh: the heading, the width, and the side."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Refreshed:
+    """A refresh, as it is printed.
+
+    Args:
+        name: The aggregate.
+        grid: Its grid.
+        runs: The plan and the result of each run.
+        rows: Rows of the source.
+        seconds: Wall time.
+        in_full: Wall time of computing all of it.
+    """
+
+    name: str
+    grid: Grid
+    runs: Sequence[tuple[Plan, RunReport]]
+    rows: int
+    seconds: float
+    in_full: float
+
+    def cells(self) -> tuple[str, ...]:
+        """Return the cells of its line: dirty buckets, strategies, rows read of how many, seconds beside a full computation."""
+        steps = [step for plan, _ in self.runs for step in plan.steps if not isinstance(step, Settle)]
+        dirty = sum(number(step.spans, self.grid) for step in steps)
+        how = " + ".join(dict.fromkeys(strategy_of(step) for step in steps)) or "nothing"
+        read = sum(report.rows_read for _, report in self.runs)
+        return self.name, f"{dirty:,}", how, f"{read:,} of {self.rows:,}", seconds(self.seconds), seconds(self.in_full)
 
 
 class Story:
@@ -41,14 +81,16 @@ class Story:
 
     Args:
         console: The console; None for standard output, 100 columns wide if it is not a terminal.
+        is_verbose: Whether each refresh is printed with its plan and the reasons, instead of in one line.
     """
 
-    def __init__(self, console: Console | None = None) -> None:
+    def __init__(self, console: Console | None = None, *, is_verbose: bool = False) -> None:
         if console is None:
             console = Console(highlight=False)
             console = console if console.is_terminal else Console(highlight=False, width=WIDTH)
         self._console = console
         self._width = min(console.width, WIDTH)
+        self.is_verbose = is_verbose
 
     def title(self, text: str) -> None:
         """Print the title."""
@@ -96,15 +138,33 @@ class Story:
             shown.stylize("green", len(head), len(head) + len(text))
             self._console.print(shown, soft_wrap=True)
 
-    def refreshed(self, name: str, grid: Grid, plan: Plan, report: RunReport, beside: str) -> None:
-        """Print a refresh: the plan and its reasons, the result, and the full recompute for comparison."""
-        for label, text in [
-            *((" plan", planned(step, grid)) for step in plan.steps),
-            (" did", f"{done(report)}; {beside}"),
-        ]:
-            if text:
-                self.fact(f"{name:<20}{label}", text, width=25, style="cyan" if label == " plan" else "bold")
-                name = ""
+    def refreshes(self) -> None:
+        """Print the heading over refreshes in one line each."""
+        if not self.is_verbose:
+            self._refresh(*(name for name, *_ in _COLUMNS), style="bold")
+
+    def refreshed(self, news: str, refresh: Refreshed) -> None:
+        """Print a refresh: in one line, or with its plan and the reasons.
+
+        Args:
+            news: What became known before it, in twelve letters; "" for what the refresh before it had, too.
+            refresh: The refresh.
+        """
+        if not self.is_verbose:
+            self._refresh(news, *refresh.cells())
+            return
+        name = refresh.name
+        for plan, report in refresh.runs:
+            texts = [*((" plan", planned(step, refresh.grid)) for step in plan.steps), (" did", done(report))]
+            texts[-1] = " did", f"{texts[-1][1]}; in full {seconds(refresh.in_full)}"
+            for label, text in texts:
+                if text:
+                    self.fact(f"{name:<20}{label}", text, width=25, style="cyan" if label == " plan" else "bold")
+                    name = ""
+
+    def _refresh(self, *cells: str, style: str = "") -> None:
+        aligned = (to(cell, width) for cell, (_, width, to) in zip(cells, _COLUMNS, strict=True))
+        self._line(" " * _INDENT + "  ".join(aligned), style)
 
     @contextmanager
     def bar(self, text: str) -> Iterator[Callable[[int, int, str], None]]:
@@ -165,10 +225,14 @@ def buckets(spans: SpanSet, grid: Grid) -> str:
     """Return the number and the range of buckets, in words; *spans* are bounded whole buckets."""
     if not spans:
         return "no bucket"
-    total = sum(sum(1 for _ in _edges(span.start, span.end, grid)) for span in spans)
     first, last = spans.spans[0].start, spans.spans[-1].end
     where = f"from {when(first)} to {when(last)}" if len(spans) == 1 else f"between {when(first)} and {when(last)}"
-    return f"{count(total, 'bucket')} {where}"
+    return f"{count(number(spans, grid), 'bucket')} {where}"
+
+
+def number(spans: SpanSet, grid: Grid) -> int:
+    """Return the number of buckets in bounded spans of whole buckets."""
+    return sum(sum(1 for _ in _edges(span.start, span.end, grid)) for span in spans)
 
 
 def _edges(start: int, end: int, grid: Grid) -> Iterator[int]:

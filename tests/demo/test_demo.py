@@ -17,12 +17,13 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from rich.console import Console
 
+from materializer.api import Materializer
 from materializer.core.language.parse import parse_report
 from materializer.core.refresh.plan import Merge, Recompute, strategy_of
 from materializer.demo import flights as source
 from materializer.demo import story as words
 from materializer.demo.run import DEFINITIONS, DemoResult, main, tell
-from materializer.demo.story import Story
+from materializer.demo.story import Refreshed, Story
 from materializer.errors import UsageError
 from materializer.lake import places
 from materializer.lake.log import latest_version
@@ -124,7 +125,34 @@ def test_the_story_shows_merging_and_computing_again(told: Told) -> None:
 
     assert ("destinations_monthly", "merge") in steps
     assert ("departures_daily", "merge") not in steps
-    assert "count(DISTINCT tailnum) cannot be merged" in " ".join(told.text.split())
+    assert "cannot be merged" not in told.text
+
+
+def test_every_plan_is_printed_with_its_reasons_if_asked(told: Told) -> None:
+    """
+    Distinct aircraft cannot be merged, and the plan says so; each run says what it did.
+    """
+    out, m = io.StringIO(), Materializer(told.lake)
+    story = Story(Console(file=out, width=100), is_verbose=True)
+    runs = [(report, [(run.plan, run.report) for run in report.runs]) for report in told.outcome.refreshes]
+    for report, each in runs:
+        story.refreshed("", Refreshed(report.name, m.grid(report.name), each, 1, report.seconds, 1.0))
+
+    assert "not merge: count(DISTINCT tailnum) cannot be merged" in " ".join(out.getvalue().split())
+    assert sum(len(each) for _, each in runs) == len(re.findall(r"^[ a-z_]+ did ", out.getvalue(), re.MULTILINE))
+
+
+def test_the_story_is_two_screens(told: Told) -> None:
+    """
+    A line for each refresh, and at most 75 for seven days; here two were fed.
+    """
+    lines = told.text.splitlines()
+
+    assert len(lines) <= 75 - 3 * 5 + 1  # the place of this lake takes a line of its own
+    assert len(told.outcome.refreshes) == len(
+        [line for line in lines if re.search(r" s$| ms$", line) and " of " in line]
+    )
+    assert "departures_daily: the same rows by both." in told.text
 
 
 def test_a_refresh_reads_a_part_of_the_source(told: Told) -> None:
@@ -253,6 +281,6 @@ def test_a_corrupted_day_is_stopped(told: Told) -> None:
     The gate names the expectation, the rows are kept, and the corrected day is published.
     """
     assert "expect_column_values_to_be_between of mean_delay fails for" in told.outcome.stopped
-    assert "with a mean delay of" in " ".join(told.text.split())
+    assert ": a mean delay of" in " ".join(told.text.split())
     assert DeltaTable(str(told.lake / "departures_hourly" / "failing")).to_pyarrow_table().num_rows
     assert told.outcome.is_true

@@ -58,7 +58,6 @@ SHOWN: Final[Mapping[str, str]] = {
     "docs/tour.md#5": "output of the demo",
     "docs/tour.md#6": "output of the demo",
     "docs/tour.md#7": "output of the demo",
-    "docs/tour.md#8": "output of the demo",
 }
 """Blocks in ``text`` that a reader looks at and nobody executes."""
 CRONTABS: Final = ("docs/maintenance.md#3", "docs/policies.md#6")

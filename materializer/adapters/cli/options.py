@@ -259,6 +259,9 @@ DryRun: TypeAlias = Annotated[bool, Option("--dry-run", help="Only say what woul
 BuildNow: TypeAlias = Annotated[
     bool, Option("--build", help="Build and publish changed definitions at once, as 'build' does.")
 ]
+Verbose: TypeAlias = Annotated[
+    bool, Option("--verbose", help="Show each plan with its reasons, not one line for each refresh.")
+]
 NoSwitch: TypeAlias = Annotated[bool, Option("--no-switch", help="Build, and leave publishing to 'switch'.")]
 Reason: TypeAlias = Annotated[str, Option("--reason", help="Why; the journal records it.", metavar="TEXT")]
 DefinitionFiles: TypeAlias = Annotated[

@@ -22,11 +22,11 @@ def register(app: typer.Typer) -> None:
         command(app, panel=PANEL)(body)
 
 
-def demo(call: CommandCall) -> None:
+def demo(call: CommandCall, *, verbose: options.Verbose = False) -> None:
     """Run the main job on a year of flights: late data, corrections, refreshes, verification."""
     from materializer.demo.run import main
 
-    call.status = main(lake=call.root, settings=call.lake.config)
+    call.status = main(lake=call.root, settings=call.lake.config, is_verbose=verbose)
 
 
 def setup(call: CommandCall, *, again: options.Again = False) -> None:
