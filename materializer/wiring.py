@@ -18,7 +18,7 @@ from materializer.lake.reads import SharedReads
 from materializer.lake.store_settings import configure
 from materializer.local.connection import CONNECTIONS
 from materializer.local.executor import LocalExecutor
-from materializer.services.activity import Listener, Listeners, Listening
+from materializer.services.activity import Listener, Listeners, Listening, Phase, meanwhile
 from materializer.services.commit.lake import Lake
 from materializer.services.delivery.handlers import by_name as handlers_by_name
 from materializer.spark.run.executor import Executor
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from materializer.services.commit.lake import OutputHandler
     from materializer.services.report.page.pages import Pages
     from materializer.services.report.page.ports import ReportServer
+    from materializer.spark.run.spark import Spark
 
 
 def wired(
@@ -68,6 +69,13 @@ def wired(
         return frozenset(filter(None, map(places.scheme, (folder, *config.sources.values(), *sources))))
 
     executor = Executor(config, session, by_name([*config.python_aggregates, *python_aggregates]), stores)
+
+    def engine() -> Spark:
+        if not executor.starting():
+            return executor.engine()
+        with meanwhile(Phase.STARTING):
+            return executor.engine()
+
     master = "local" if session is None else getattr(getattr(session, "sparkContext", None), "master", "")
     rows = config.rows_here if str(master).startswith("local") else min(config.local_rows, BESIDE_A_CLUSTER)
     local = LocalExecutor(rows, config.read_bytes, executor.starting)
@@ -78,7 +86,7 @@ def wired(
         folder,
         journal,
         config,
-        executor.engine,
+        engine,
         _library,
         on_checkpoint,
         handlers,

@@ -42,6 +42,7 @@ _Item = TypeVar("_Item")
 class Phase(StrEnum):
     """What a command does at the moment."""
 
+    STARTING = "starting Spark"
     READING = "reading the log"
     RECOVERING = "ending what was interrupted"
     PLANNING = "planning"
@@ -57,6 +58,10 @@ class Phase(StrEnum):
 Hear: TypeAlias = Callable[[str], None]
 """Takes what a command does from now on."""
 _HEARD: Final[ContextVar[Hear | None]] = ContextVar("heard", default=None)
+
+
+_LAST: Final[ContextVar[list[str]]] = ContextVar("last")
+"""What was heard last."""
 
 
 def heard() -> Hear | None:
@@ -83,11 +88,30 @@ def tell_each(phase: Phase, items: Sequence[_Item]) -> Iterator[_Item]:
 @contextmanager
 def hearing(hear: Hear | None) -> Iterator[None]:
     """Call *hear* with each phase that begins during the block."""
-    token = _HEARD.set(hear)
+    last = [""]
+
+    def passed_on(text: str) -> None:
+        last[0] = text
+        if hear is not None:
+            hear(text)
+
+    tokens = _HEARD.set(hear and passed_on), _LAST.set(last)
     try:
         yield
     finally:
-        _HEARD.reset(token)
+        _HEARD.reset(tokens[0])
+        _LAST.reset(tokens[1])
+
+
+@contextmanager
+def meanwhile(phase: Phase) -> Iterator[None]:
+    """Tell what the command does during the block, and then again what it did before."""
+    hear, before = heard(), _LAST.get([""])[0]
+    if hear is not None:
+        hear(phase)
+    yield
+    if hear is not None and before:
+        hear(before)
 
 
 class ActivityKind(StrEnum):

@@ -18,7 +18,11 @@ from materializer.services.activity import (
     Ending,
     Listeners,
     Listening,
+    Phase,
     activity,
+    hearing,
+    meanwhile,
+    tell_phase,
 )
 from tests.services.no_spark import LocalLake, each, view
 
@@ -188,3 +192,20 @@ def test_a_broken_listener_is_a_warning_of_the_refresh(tmp_path: Path) -> None:
     assert "refreshed" == report.outcome
     assert ["listener 0"] == [w.split(" was not notified")[0] for w in report.warnings]
     assert [1] == [row["v"] for row in lake.rows_of("hourly")]
+
+
+def test_what_is_done_meanwhile_ends_with_what_was_done_before() -> None:
+    """
+    Spark is started while something is computed: both are heard, and then again what is computed; nothing without a listener.
+    """
+    heard: list[str] = []
+    with hearing(heard.append):
+        with meanwhile(Phase.STARTING):
+            pass
+        tell_phase(Phase.COMPUTING)
+        with meanwhile(Phase.STARTING):
+            pass
+    with meanwhile(Phase.STARTING):
+        pass
+
+    assert heard == ["starting Spark", "computing", "starting Spark", "computing"]

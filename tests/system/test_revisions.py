@@ -70,6 +70,7 @@ def _changes(site: Site, name: str) -> list[dict[str, Any]]:
     return [row for row in rows if row["_refresh"] > first]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", AGGREGATES)
 def test_the_same_rows_again_change_nothing(site: Site, name: str) -> None:
     """
@@ -90,6 +91,7 @@ def test_the_same_rows_again_change_nothing(site: Site, name: str) -> None:
     assert site.lake.verify(name).is_equal
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", AGGREGATES)
 def test_what_a_reader_sees_is_a_change(site: Site, name: str) -> None:
     """

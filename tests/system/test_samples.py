@@ -32,6 +32,7 @@ def rows(given: list[tuple[int, str | None, int | None]]) -> list[dict[str, obje
     return [{"ts": DAY + timedelta(minutes=at), "sym": sym, "price": price} for at, sym, price in given]
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", STATEMENTS)
 def test_it_is_what_plain_spark_says_of_these_rows(site: Site, name: str) -> None:
     """

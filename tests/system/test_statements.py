@@ -66,6 +66,7 @@ def site(request, tmp_path_factory, spark) -> Site:
     return site
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", STATEMENTS)
 def test_a_statement_is_what_plain_spark_says(site: Site, name: str) -> None:
     """
@@ -144,6 +145,7 @@ SESSIONS = {
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", SESSIONS)
 def test_sessions_as_spark_writes_them(site: Site, name: str) -> None:
     """
@@ -199,6 +201,7 @@ def test_every_aggregate_is_verified_as_typed(site: Site) -> None:
 NUMBERS = ["sum", "try_sum", "avg", "stddev", "skewness", "median", "corr"]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", NUMBERS)
 def test_texts_are_cast_to_numbers_by_whoever_wants_it(site: Site, name: str) -> None:
     """
@@ -233,6 +236,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_statement_that_spark_refuses_or_takes_for_another_is_refused(site: Site, name: str) -> None:
     """
@@ -278,6 +282,7 @@ MISTAKES = {
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_verify_finds_a_mistake_in_our_reading(site: Site, monkeypatch: pytest.MonkeyPatch, mistake: str) -> None:
     """
