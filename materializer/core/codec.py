@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from functools import cache, partial
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from types import EllipsisType, MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, Final, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -178,6 +178,11 @@ def _object(
     written = [name for listed in order for name in (others if listed is ... else [listed])]
     parts = [(name, names.get(name, name), forms[name], forms[name] is _AS_IS) for name in written]
     changed = [(name, form.decode) for name, form in forms.items() if form is not _AS_IS]
+    keys = [names.get(name, name) for name in forms]
+    read_all: Callable[[Any], Any] = itemgetter(*(keys or [""]))
+    usual = len(keys) if len(keys) > 1 and not any(field.kw_only for field in fields(cls)) else -1
+    """How many fields nearly all have: each one, and no other."""
+    places = [(at, form.decode) for at, form in enumerate(forms.values()) if form is not _AS_IS]
     required = forms.keys() - (forms.keys() if later is None else later)
     defaults = {
         field.name: field.default if field.default_factory is MISSING else field.default_factory()
@@ -194,6 +199,17 @@ def _object(
         return data
 
     def decode(data: Mapping[str, Any]) -> Any:
+        if len(data) != usual:
+            return decode_any(data)
+        try:
+            values = list(read_all(data))
+        except KeyError:
+            return decode_any(data)
+        for at, read in places:
+            values[at] = read(values[at])
+        return cls(*values)
+
+    def decode_any(data: Mapping[str, Any]) -> Any:
         if later is not None and (names or not required <= data.keys() <= forms.keys()):
             return cls(**{n: form.decode(data[key]) for n, key, form, _ in parts if key in data or n not in later})
         values = dict(data)
