@@ -43,7 +43,7 @@ class LocalReader:
         path: str,
         version: int,
         columns: Sequence[str],
-        spans: SpanSet,
+        spans: SpanSet | None,
         at: str,
         time_type: TimeType,
         within: Within | None = None,
@@ -54,7 +54,7 @@ class LocalReader:
             path: A table.
             version: The version of the table.
             columns: Columns to return.
-            spans: The spans.
+            spans: The spans; None for all rows, also those without a time.
             at: The time column.
             time_type: The type of that column.
             within: Rows with other values are not wanted, but may be returned.
