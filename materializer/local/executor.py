@@ -12,11 +12,9 @@ from materializer.core.aggregates.layout import SIGN
 from materializer.core.compiled.bucket_sql import bucket_start_sql
 from materializer.core.compiled.definition import SLICE, Definition, key_column
 from materializer.core.compiled.definition import quoted as spark_quoted
-from materializer.core.engines.work import ChangedKeys, Work
 from materializer.core.refresh.plan import CAME, INSERTED, WENT, Merge, Plan, Recompute, Retract, RollUp
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
 from materializer.journal.events import SourceIdentity
-from materializer.lake.computed import Computed, Fewer
 from materializer.local.finals import FEW_SPANS, compiled_text, finalise
 from materializer.local.kinds import BUG, NotLocal, bugs_left_to_spark, quoted
 from materializer.local.reading import LocalReader
@@ -24,6 +22,8 @@ from materializer.local.reading import LocalReader
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from materializer.core.engines.work import ChangedKeys, Work
+    from materializer.lake.computed import Computed, Fewer
     from materializer.lake.keys import Within
     from materializer.local.connection import Connection
     from materializer.local.forms import Forms
@@ -223,6 +223,8 @@ class _Run:
 
     def computed(self) -> Computed:
         import pyarrow.compute as pc
+
+        from materializer.lake.computed import Computed
 
         partials, output = finalise(self.connection, self.definition, self.forms, self._parts(), self.plan.replaced)
         if self.counts_groups:

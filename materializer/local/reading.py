@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from materializer.core.compiled.definition import SLICE, Definition, key_column
-from materializer.core.engines.work import Key, KeySlices
 from materializer.core.refresh.plan import INSERTED, OPENED
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import SpanSet
@@ -18,6 +17,7 @@ from materializer.local.kinds import NotLocal, TooLarge
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from materializer.core.engines.work import Key, KeySlices
     from materializer.lake.keys import Within
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 import typer
 
 from materializer.adapters.cli import completion
+from materializer.adapters.cli.arrow import load_without_pandas
 from materializer.adapters.cli.conversion import PlainGroup
 from materializer.adapters.cli.output import JsonOutput, Output, TextOutput, show_logs
 from materializer.errors import UsageError
@@ -93,6 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     gc.set_threshold(
         100_000, 20, 100
     )  # a command makes many values, which live until it ends: to look for circles costs a quarter of it
+    load_without_pandas()
     show_logs()
     arguments = list(sys.argv[1:] if argv is None else argv)
     if completion.is_asked():
