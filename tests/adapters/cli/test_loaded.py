@@ -102,7 +102,7 @@ def test_a_history_loads_no_table(lake: Lake) -> None:
     text, modules = loaded(lake, "history", "hourly")
 
     assert "refresh" in text
-    assert set() == (SPARK | {"numpy", "pyarrow", "pandas", "duckdb", "obstore"}) & modules
+    assert set() == HEAVY & modules
 
 
 def test_an_apply_of_plain_definitions_loads_no_spark(lake: Lake) -> None:
@@ -116,4 +116,4 @@ def test_an_apply_of_plain_definitions_loads_no_spark(lake: Lake) -> None:
 
     assert "a: created" in text
     assert "b: created" in text
-    assert set() == SPARK & modules
+    assert set() == (SPARK | {"pydantic", "pandas"}) & modules
