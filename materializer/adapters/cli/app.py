@@ -108,6 +108,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         hint = _behind_command(arguments, run.commands) or f"'{' '.join(words)} --help' lists what can be given"
         output.fail(UsageError(_message(exc), hint=hint))
         return UsageError.exit_status
+    if argv is None:
+        gc.freeze()  # the process ends, and to look for circles once more takes a tenth of a short command
     return int(status or 0)
 
 
