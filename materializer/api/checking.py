@@ -106,8 +106,8 @@ class Checking(OpenedLake):
         from materializer.services.quality.check import Checker
 
         lake = self._lake
-        checker = Checker(lake.root, lake.journal, lake.engine, lake.library, lake.on_checkpoint, lake.listeners)
-        return checker.check(
+        wired = lake.root, lake.journal, lake.engine, lake.library, lake.on_checkpoint, lake.listeners
+        return Checker(*wired, lake.chosen_local).check(
             name,
             self._part(name, start, end),
             suite=None if suite is None else places.normalised(suite),

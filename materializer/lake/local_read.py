@@ -125,7 +125,7 @@ def read_small_rows(
     path: str,
     version: int,
     columns: Sequence[str],
-    spans: SpanSet,
+    spans: SpanSet | None,
     *,
     time: str,
     time_type: TimeType,
@@ -141,7 +141,7 @@ def read_small_rows(
         path: A table.
         version: The version of the table.
         columns: Columns to return.
-        spans: The wanted spans.
+        spans: The wanted spans; None for all rows, also those without a time.
         time: The time column, whose statistics place a file in time.
         time_type: The type of that column.
         max_rows: Maximum number of rows in these files, by their statistics.
@@ -347,13 +347,13 @@ def _files_of(
     table: DeltaTable,
     path: str,
     columns: Sequence[str],
-    spans: SpanSet,
+    spans: SpanSet | None,
     time: TimeColumn,
     max_rows: int,
     max_bytes: int,
     within: Within | None,
 ) -> _Files | None:
-    """Return the files that may contain rows of *spans*; None if Spark has to read them."""
+    """Return the files that may contain rows of *spans*, all without them; None if Spark has to read them."""
     found = _names_of(table, columns, spans, time, within)
     if found is None or found[1] > max_rows or sum(found[0].values()) > max_bytes:
         return None
@@ -361,18 +361,19 @@ def _files_of(
 
 
 def _names_of(
-    table: DeltaTable, columns: Sequence[str], spans: SpanSet, time: TimeColumn, within: Within | None
+    table: DeltaTable, columns: Sequence[str], spans: SpanSet | None, time: TimeColumn, within: Within | None
 ) -> tuple[dict[str, int], int] | None:
     """Return the files that may contain rows of *spans*, by name with their sizes, and their rows; None as for :func:`files_inside`."""
     if features_of(table).obstacle:
         return None
     wanted: dict[str, int] = {}
-    rows, hull = 0, spans.hull
+    rows, hull = 0, None if spans is None else spans.hull
     for name, bytes_, bounds in file_bounds(table, time, within):
         if bounds.rows is None:
             return None
         is_near = bounds.span is not None and hull is not None and bounds.span & hull is not None
-        if not bounds.is_known or (is_near and bounds.span is not None and spans & SpanSet.of(bounds.span)):
+        is_inside = spans is None or (is_near and bounds.span is not None and spans & SpanSet.of(bounds.span))
+        if is_inside or not bounds.is_known:
             wanted[name] = bytes_
             rows += bounds.rows
     return None if is_typed_by_others(table, columns) else (wanted, rows)

@@ -35,23 +35,26 @@ class ReadLimit(NamedTuple):
 def scan_spans(
     dataset: ds.FileSystemDataset,
     columns: Sequence[str],
-    spans: SpanSet,
+    spans: SpanSet | None,
     time: str,
     time_type: TimeType,
     most: ReadLimit | None,
 ) -> pa.Table:
     """Return the rows in *spans*, of which most files of a refresh have few; some batches are in memory beside them.
 
+    Without *spans* all rows are returned, also those without a time.
+
     Raises:
         ReadLimitError: If they are more than *most*.
     """
     wanted = list(dict.fromkeys([*columns, time]))
     scanner = dataset.scanner(columns=wanted, batch_readahead=1, fragment_readahead=1)
-    index, shape = SpanIndex.of(spans), scanner.projected_schema
+    index, shape = None if spans is None else SpanIndex.of(spans), scanner.projected_schema
     parts: list[pa.Table] = []
     rows, size = 0, 0
     for batches in _gathered(scanner.to_batches()):
-        parts.append(rows_of_spans(pa.Table.from_batches(batches, shape), index, time, time_type))
+        part = pa.Table.from_batches(batches, shape)
+        parts.append(part if index is None else rows_of_spans(part, index, time, time_type))
         rows, size = rows + parts[-1].num_rows, size + parts[-1].nbytes
         if most is not None and (rows > most.rows or size > most.bytes):
             raise ReadLimitError

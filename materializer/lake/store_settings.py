@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import configparser
 import os
 from collections.abc import Mapping
 from contextlib import suppress
@@ -79,6 +78,8 @@ def _of_profile() -> dict[str, str]:
     env = os.environ
     if any(key in _configured or key.upper() in env for key in (_KEYS[0], *_OTHER_SOURCES)):
         return {}
+    import configparser  # noqa: PLC0415 - only for a store
+
     home, profile = Path("~/.aws").expanduser(), env.get("AWS_PROFILE", "default")
     parser = configparser.ConfigParser(interpolation=None)
     with suppress(OSError, configparser.Error):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from materializer.core.compiled.bucket_sql import instant_of_sql
@@ -116,7 +117,7 @@ class LocalRows:
         from materializer.local.connection import opened  # noqa: PLC0415 (planning compiles checks and runs none)
 
         with opened() as connection:
-            numbers = pa.array(range(self.rows.num_rows), pa.int64())
+            numbers = pa.array(np.arange(self.rows.num_rows))
             connection.register("rows", self.rows.append_column(_AT, numbers))
             yield connection
 

@@ -9,32 +9,29 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from materializer.core.aggregates.layout import SIGN
-from materializer.core.compiled.bucket_sql import bucket_start_sql, ends_sql
+from materializer.core.compiled.bucket_sql import bucket_start_sql
 from materializer.core.compiled.definition import SLICE, Definition, key_column
 from materializer.core.compiled.definition import quoted as spark_quoted
-from materializer.core.engines.work import ChangedKeys, Work
 from materializer.core.refresh.plan import CAME, INSERTED, WENT, Merge, Plan, Recompute, Retract, RollUp
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
 from materializer.journal.events import SourceIdentity
-from materializer.lake.computed import Computed, Fewer
-from materializer.local.kinds import BUG, Kind, NotLocal, bugs_left_to_spark, quoted
+from materializer.local.finals import FEW_SPANS, compiled_text, finalise
+from materializer.local.kinds import BUG, NotLocal, bugs_left_to_spark, quoted
 from materializer.local.reading import LocalReader
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from materializer.core.engines.work import ChangedKeys, Work
+    from materializer.lake.computed import Computed, Fewer
     from materializer.lake.keys import Within
     from materializer.local.connection import Connection
     from materializer.local.forms import Forms
 
 _AT: Final = "mz_slice"
 _KEY: Final = "mz_k_"
-_PASSES: Final = "mz_passes"
-_OUTPUT: Final = "mz_f_"
 _GROUPS: Final = "mz_groups"
 _INSTANT: Final = "mz_instant"
-FEW_SPANS: Final = 8
-"""Spans around the rows of a query, for which the text of its buckets is made: in a time zone it grows with them."""
 MOST_FORMS: Final = 1_000
 """Definitions whose forms are remembered."""
 
@@ -105,6 +102,29 @@ class LocalExecutor(LocalReader):
         """
         again = replace(plan, steps=(Recompute(spans, "again"),))
         return self.compute(definition, source, "", again, hull=hull).output
+
+    def finalise_committed(self, definition: Definition, path: str, version: int, spans: SpanSet) -> pa.Table:
+        """Return the output rows of partials that are already committed, as Spark's ``finalise_committed`` does.
+
+        Args:
+            definition: The definition.
+            path: Our partials table.
+            version: The version of that table.
+            spans: The buckets.
+
+        Raises:
+            NotLocal: If Spark has to compute them.
+        """
+        from materializer.local.connection import opened
+
+        forms = self._forms(definition)
+        if isinstance(forms, str):
+            raise NotLocal(forms)
+        with bugs_left_to_spark(), opened(self.memory) as connection:
+            rows = self.read(path, version, list(forms.partials), spans, SLICE, definition.time_type)
+            connection.register("stored", rows)
+            _, output = finalise(connection, definition, forms, "SELECT * FROM stored", spans)
+            return output
 
     def fewer_rows(
         self, definition: Definition, path: str, plan: Plan, computed: Computed, gone: Mapping[int, SpanSet]
@@ -204,7 +224,9 @@ class _Run:
     def computed(self) -> Computed:
         import pyarrow.compute as pc
 
-        partials, output = self._finalised(self._parts())
+        from materializer.lake.computed import Computed
+
+        partials, output = finalise(self.connection, self.definition, self.forms, self._parts(), self.plan.replaced)
         if self.counts_groups:
             self.rows_read = pc.sum(partials[str(self.definition.layout.row_count)]).as_py() or 0
         buckets = pc.count_distinct(partials[SLICE]).as_py() if partials.num_rows else 0
@@ -321,11 +343,6 @@ class _Run:
 
     # -- computing -------------------------------------------------------------------------------------------------------
 
-    def _compiled(self, sql: str, columns: dict[str, Kind]) -> str:
-        from materializer.local.expressions import Scope, compiled
-
-        return compiled(sql, Scope(columns)).sql
-
     def _built(
         self,
         name: str,
@@ -348,7 +365,7 @@ class _Run:
         time = spark_quoted(definition.spec.time_column)
         self.connection.register(f"all_{name}", rows)
         near = inside.at_most(FEW_SPANS)
-        start = self._compiled(bucket_start_sql(definition.grid, time, near), forms.columns)
+        start = compiled_text(bucket_start_sql(definition.grid, time, near), forms.columns)
         groups = "".join(f", {sql} AS {_KEY}{i}" for i, sql in enumerate(forms.keys.values()))
         counting = f"SELECT * FROM all_{name} WHERE {forms.where or 'true'}"
         grouped = f"SELECT *, {start} AS {_AT}{groups} FROM ({counting})"
@@ -391,35 +408,3 @@ class _Run:
 
     def _partial_list(self, of: str = "") -> str:
         return ", ".join(of + quoted(name) for name in self.forms.partials)
-
-    def _finalised(self, parts: str) -> tuple[pa.Table, pa.Table]:
-        """Return the rows of the partials and of the output, ordered by bucket and keys."""
-        import pyarrow as pa
-
-        from materializer.lake.arrow import plain
-
-        definition, forms, spec = self.definition, self.forms, self.definition.spec
-        stored = {SLICE: forms.partials[SLICE]}
-        groups = {spec.bucket_start: quoted(SLICE)} if spec.bucket_start else {}
-        ends = ends_sql(spec, definition.grid, SLICE, self.plan.replaced.at_most(FEW_SPANS))
-        groups |= {name: self._compiled(sql, stored) for name, sql in ends.items()}
-        groups |= {key.name: quoted(key_column(key.name)) for key in spec.keys}
-        taken = {name.lower() for name in forms.partials}
-        named = "".join(f", {sql} AS {quoted(n)}" for n, sql in groups.items() if n.lower() not in taken)
-        finals = groups | forms.finals
-        typed = [f"CAST({quoted(n)} AS {k.duck}) AS {quoted(n)}" for n, k in forms.partials.items()]
-        as_stored = {quoted(name): name for name in forms.partials}  # the output has many partials as they are
-        outputs = [
-            f"{finals[name]} AS {quoted(_OUTPUT + str(i))}"
-            for i, name in enumerate(spec.columns)
-            if finals[name] not in as_stored
-        ]
-        sql = (
-            f"SELECT {', '.join([*typed, *outputs])}, {forms.having or 'true'} AS {_PASSES} "
-            f"FROM (SELECT *{named} FROM ({parts})) ORDER BY {', '.join(map(quoted, definition.group_columns))}"
-        )
-        table = plain(self.connection.query(sql))
-        through = table.filter(table[_PASSES]) if forms.having else table
-        found = [as_stored.get(finals[name], _OUTPUT + str(i)) for i, name in enumerate(spec.columns)]
-        output = pa.table([through[name] for name in found], list(spec.columns))
-        return table.select(list(forms.partials)), output

@@ -188,7 +188,7 @@ class GivenRows(LocalExecutor):
         path: str,  # noqa: ARG002 - there is no table
         version: int,  # noqa: ARG002 - as above
         columns: Sequence[str],
-        spans: SpanSet,
+        spans: SpanSet | None,
         at: str,
         time_type: TimeType,
         within: Within | None = None,  # noqa: ARG002 - all rows may be returned
@@ -197,7 +197,8 @@ class GivenRows(LocalExecutor):
         from materializer.lake.span_rows import rows_of_spans
 
         assert self.given is not None
-        return rows_of_spans(self.given, spans, at, time_type).select(list(columns))
+        found = self.given if spans is None else rows_of_spans(self.given, spans, at, time_type)
+        return found.select(list(columns))
 
 
 def computed(definition: Definition, rows: pa.Table) -> pa.Table:

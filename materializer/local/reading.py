@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from materializer.core.compiled.definition import SLICE, Definition, key_column
-from materializer.core.engines.work import Key, KeySlices
 from materializer.core.refresh.plan import INSERTED, OPENED
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import SpanSet
@@ -18,6 +17,7 @@ from materializer.local.kinds import NotLocal, TooLarge
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from materializer.core.engines.work import Key, KeySlices
     from materializer.lake.keys import Within
 
 
@@ -43,7 +43,7 @@ class LocalReader:
         path: str,
         version: int,
         columns: Sequence[str],
-        spans: SpanSet,
+        spans: SpanSet | None,
         at: str,
         time_type: TimeType,
         within: Within | None = None,
@@ -54,7 +54,7 @@ class LocalReader:
             path: A table.
             version: The version of the table.
             columns: Columns to return.
-            spans: The spans.
+            spans: The spans; None for all rows, also those without a time.
             at: The time column.
             time_type: The type of that column.
             within: Rows with other values are not wanted, but may be returned.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -80,7 +81,10 @@ class Lakes:
         if expectations:
             (suites / "bars.json").write_text(json.dumps({"name": "bars", "expectations": expectations}))
         config = Config(price_tie_ms=60_000, sources={"trades": self.source}, expectations=str(suites))
-        self.lakes = {name: Materializer(folder / name, spark=spark, config=config) for name in ("local", "spark")}
+        self.lakes = {
+            name: Materializer(folder / name, spark=spark, config=replace(config, executor=name))
+            for name in ("local", "spark")
+        }
         given = ", ".join(f"'{name.replace('__', '.')}' = '{value}'" for name, value in properties.items())
         for lake in self.lakes.values():
             lake.apply(f"CREATE MATERIALIZED VIEW bars TBLPROPERTIES ({given}) AS {SELECT.format(more=more)}")
@@ -123,6 +127,22 @@ class Lakes:
         assert [s.canaries and (s.canaries.clean, s.canaries.touched, s.canaries.differed) for s in states[:1]] == [
             s.canaries and (s.canaries.clean, s.canaries.touched, s.canaries.differed) for s in states[1:]
         ]
+
+    def check(self, **window: Any) -> set[str]:
+        """Check what both have published, compare the reports, and return the types of what failed."""
+        local, by_spark = (lake.check("bars", **window) for lake in self.lakes.values())
+        assert ("", "the settings say so") == (local.left_to_spark, by_spark.left_to_spark)
+        assert [] == [
+            (a, b)
+            for a, b in zip(local.verdict.findings, by_spark.verdict.findings, strict=True)
+            if not alike(
+                json.loads(json.dumps(a.as_json(), default=str)), json.loads(json.dumps(b.as_json(), default=str))
+            )
+        ]
+        rows = [[{"index": r.index, **r.values} for r in report.rows] for report in (local, by_spark)]
+        pairs = zip(*(sorted(found, key=lambda row: repr(list(row.values())[:3])) for found in rows), strict=True)
+        assert [] == [(a, b) for a, b in pairs if not alike(a, b)]
+        return {finding.type for finding in local.verdict.failed}
 
     def rows(self, lake: str, table: str) -> list[dict[str, Any]]:
         """Return the rows of a table in some order that both lakes have."""
@@ -169,6 +189,45 @@ def test_both_executors_come_to_the_same_verdict(tmp_path: Path, spark: SparkSes
     failed = {finding["index"] for report in reports for finding in report.verdict["output"]["failed"]}
     assert set(range(len(WARNINGS) + 1)) == failed
     assert [] == list(lakes.lakes["local"].status("bars")[0].dirty)
+
+
+def test_both_executors_check_what_is_published(tmp_path: Path, spark: SparkSession) -> None:
+    """
+    ``check`` says the same of all rows, of a window, and of rows that others wrote: findings and failing rows.
+    """
+    warnings = [{"type": t, "kwargs": k, "severity": "warning"} for t, k in WARNINGS]
+    lakes = Lakes(tmp_path, spark, *CRITICAL, *warnings, quality__checks="true", more=", collect_set(volume) AS seen")
+    lakes.check()
+    first(lakes)
+    lakes.trade((71, None, float("nan"), 3), (125, "A", -0.0, 5))
+    lakes.refresh()
+    lakes.check()
+    lakes.check(start="2025-03-28T01:00:00Z", end="2025-03-28T02:00:00Z")
+    for lake in lakes.lakes.values():
+        output = DeltaTable(str(lake.root / "bars" / "output"))
+        rows = output.to_pyarrow_table().slice(0, 1)
+        odd = rows.set_column(0, "bucket", pa.array([None], rows.schema.field("bucket").type))
+        write_deltalake(output, pa.concat_tables([rows, odd]), mode="append")
+    failed = lakes.check()
+    assert {"unique_bucket_and_keys", "buckets_on_grid"} < failed
+
+
+def test_both_executors_finalise_a_version_that_comes_back(tmp_path: Path, spark: SparkSession) -> None:
+    """
+    The output of a version that is taken back, and of one with another measure of the same partials, is alike.
+    """
+    lakes = Lakes(tmp_path, spark, quality__checks="true", more=", sum(volume) * 2 AS twice")
+    first(lakes)
+    lakes.trade((71, None, float("nan"), 3), (125, "A", -0.0, 5))
+    lakes.refresh()
+    for lake in lakes.lakes.values():
+        lake.apply(f"CREATE MATERIALIZED VIEW bars AS {SELECT.format(more=', sum(fee) + 1 AS more')} HAVING n > 1")
+        lake.switch("bars")
+    lakes.compare()
+    for lake in lakes.lakes.values():
+        lake.rollback("bars")
+        lake.build("bars")
+    lakes.compare()
 
 
 def test_both_executors_sample_the_same_canaries(tmp_path: Path, spark: SparkSession) -> None:

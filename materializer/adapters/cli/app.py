@@ -12,6 +12,7 @@ from typing import Any, Final
 import typer
 
 from materializer.adapters.cli import completion
+from materializer.adapters.cli.arrow import load_without_pandas
 from materializer.adapters.cli.conversion import PlainGroup
 from materializer.adapters.cli.output import JsonOutput, Output, TextOutput, show_logs
 from materializer.errors import UsageError
@@ -93,6 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     gc.set_threshold(
         100_000, 20, 100
     )  # a command makes many values, which live until it ends: to look for circles costs a quarter of it
+    load_without_pandas()
     show_logs()
     arguments = list(sys.argv[1:] if argv is None else argv)
     if completion.is_asked():
@@ -106,6 +108,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         hint = _behind_command(arguments, run.commands) or f"'{' '.join(words)} --help' lists what can be given"
         output.fail(UsageError(_message(exc), hint=hint))
         return UsageError.exit_status
+    if argv is None:
+        gc.freeze()  # the process ends, and to look for circles once more takes a tenth of a short command
     return int(status or 0)
 
 

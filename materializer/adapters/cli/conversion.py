@@ -13,27 +13,34 @@ from typer.core import TyperCommand, TyperGroup
 
 
 class Conversion:
-    """The conversion of the one value of a parameter: none for None, and none for text where text is asked for.
+    """The conversion of what is given for a parameter: none for None, for a default, and for texts where texts are asked for.
 
     Args:
         parameter: The parameter.
     """
 
     def __init__(self, parameter: Any) -> None:
-        self._is_text = parameter.type_descriptor.annotation is str
+        self._wanted = parameter.type_descriptor.annotation
+        self._takes_many = parameter.nargs == -1 or getattr(parameter, "multiple", False)
         self._other = parameter.get_runtime_param
 
     def coerce(self, value: Any, **context: Any) -> Any:
         """Return a value as the parameter's type wants it."""
-        if value is None or (self._is_text and isinstance(value, str) and value.isascii()):
-            return value
-        return self._other().coerce(value, **context)
+        if value is None:
+            return () if self._takes_many else None
+        if self._takes_many and self._wanted == list[str] and isinstance(value, tuple) and all(map(_is_plain, value)):
+            return list(value)
+        is_right = _is_plain(value) if self._wanted is str else type(value) is self._wanted
+        return value if is_right else self._other().coerce(value, **context)
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, str) and value.isascii()
 
 
 def _lazily(parameters: list[Any]) -> list[Any]:
     for parameter in parameters:
-        is_one = parameter.nargs == 1 and not getattr(parameter, "multiple", False)
-        if is_one and "get_runtime_param" not in vars(parameter):
+        if "get_runtime_param" not in vars(parameter):
             conversion = Conversion(parameter)
             parameter.get_runtime_param = lambda conversion=conversion: conversion
     return parameters

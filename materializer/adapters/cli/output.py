@@ -5,6 +5,8 @@ prints nothing more. Text keeps to the terminal's width, or to 100 columns where
 colour or a progress bar. Text of a lake is shown, never obeyed: what is a command to a terminal is written out.
 """
 
+# ruff: noqa: PLC0415 - what shows progress or an error is imported when there is some
+
 from __future__ import annotations
 
 import json
@@ -16,17 +18,18 @@ import traceback
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from threading import Event
-from typing import Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 import typer
 
-from materializer.adapters.cli.progress import BarWatch, Heartbeat, LineWatch, SilentWatch, Waiting, Watch
-from materializer.adapters.cli.render.apply import more_about, problem_lines
 from materializer.adapters.cli.render.result import Result
 from materializer.adapters.cli.words import visible, wrapped
-from materializer.core.time.instants import Shown
 from materializer.errors import DefinitionError, MaterializerError
 from materializer.errors.base import masked
+
+if TYPE_CHECKING:
+    from materializer.adapters.cli.progress import Waiting, Watch
+    from materializer.core.time.instants import Shown
 
 WIDTH = 100
 _BUG = (
@@ -135,10 +138,14 @@ class TextOutput:
 
     def waiting(self, name: str) -> AbstractContextManager[object]:
         """See :class:`Output`."""
+        from materializer.adapters.cli.progress import Heartbeat
+
         return Heartbeat(name, self._err.text, self._wait)
 
     def watch(self, name: str, time_type: Shown, *, is_long: bool, is_why: bool = False) -> Watch:
         """See :class:`Output`."""
+        from materializer.adapters.cli.progress import BarWatch, Heartbeat, LineWatch
+
         if is_long and self._err.is_terminal:
             return BarWatch(name, self._err.stream)
         heartbeat = Heartbeat(name, self._err.text, self._wait)
@@ -180,6 +187,8 @@ class TextOutput:
         """See :class:`Output`."""
 
     def _error_lines(self, error: MaterializerError) -> list[str]:
+        from materializer.adapters.cli.render.apply import more_about, problem_lines
+
         width = self._width
         if isinstance(error, DefinitionError):
             shown = [line for p in error.problems for line in problem_lines(p, width)]
@@ -239,10 +248,14 @@ class JsonOutput:
 
     def waiting(self, name: str) -> AbstractContextManager[object]:
         """See :class:`Output`."""
+        from materializer.adapters.cli.progress import Heartbeat
+
         return Heartbeat(name, self._err.text, self._wait) if self._tells_progress else nullcontext()
 
     def watch(self, name: str, time_type: Shown, *, is_long: bool, is_why: bool = False) -> Watch:
         """See :class:`Output`."""
+        from materializer.adapters.cli.progress import Heartbeat, LineWatch, SilentWatch
+
         if not self._tells_progress:
             return SilentWatch()
         heartbeat = Heartbeat(name, self._err.text, self._wait)

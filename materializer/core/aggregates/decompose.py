@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial as bind
 from hashlib import sha256
@@ -43,11 +43,7 @@ def decompose(spec: AggregateSpec, stored: Collection[str] | None = None) -> Lay
     having = [("HAVING", spec.having)] if spec.having else []
     if spec.rolls_up is None:
         order, sums, counts = row_order(spec), _sums(f for _, f in formulas + having), simple.row_count()
-        taken = _Taker(
-            lambda call: parts_of(
-                call, order, is_summed=is_same(sums.get(simple.sum_name(call), ""), simple.sum_text(call))
-            )
-        )
+        taken = _Taker(lambda call: parts_of(call, order, is_summed=_is_summed(call, sums)))
     else:
         below, counts = decompose(spec.rolls_up), rollup.row_count()
         taken = _Taker(bind(_rolled_up, spec.rolls_up, below))
@@ -185,6 +181,12 @@ def _rolled_up(spec: AggregateSpec, layout: Layout, call: Call) -> Parts:
 def _sums(formulas: Iterable[Formula]) -> dict[str, str]:
     calls = (c for f in formulas for c in f.calls)
     return {simple.sum_name(c): simple.sum_text(c) for c in calls if c.function == "sum" and not c.distinct}
+
+
+def _is_summed(call: Call, sums: Mapping[str, str]) -> bool:
+    """Return whether there is the sum of the same argument."""
+    found = sums.get(simple.sum_name(call))
+    return found is not None and is_same(found, simple.sum_text(call))
 
 
 def _filled(formula: Formula, texts: list[str]) -> str:

@@ -7,6 +7,8 @@ year 9999, which usually means "never", must not cost 16,000 transitions. All in
 local time is instant + offset.
 """
 
+# ruff: noqa: PLC0415 - few commands read the file of a zone
+
 from __future__ import annotations
 
 import re
@@ -15,11 +17,9 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import resources
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
-from zoneinfo import TZPATH
 
 from materializer.core.time.instants import DAY, SECOND, days_of, year_of
 from materializer.core.time.spans import NEG_INF, POS_INF, Span
@@ -156,6 +156,8 @@ def load(name: str) -> Zone:
 
 def names() -> list[str]:
     """Return the IANA names that :func:`load` knows from the ``tzdata`` package, for hints."""
+    from importlib import resources
+
     try:
         return resources.files("tzdata").joinpath("zones").read_text(encoding="ascii").split()
     except (ModuleNotFoundError, OSError):
@@ -163,6 +165,9 @@ def names() -> list[str]:
 
 
 def _zone_file(name: str) -> bytes | None:
+    from importlib import resources
+    from zoneinfo import TZPATH
+
     try:
         return resources.files("tzdata").joinpath("zoneinfo", *name.split("/")).read_bytes()
     except (ModuleNotFoundError, OSError):

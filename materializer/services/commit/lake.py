@@ -67,6 +67,11 @@ class Lake:
     listeners: Listeners | None = None
     starting: Callable[[], float] = lambda: 0.0
 
+    @property
+    def chosen_local(self) -> LocalExecutor | None:
+        """What computes in this process; None if the settings say that Spark computes everything."""
+        return None if self.config.executor == "spark" else self.local
+
     def aggregate(self, state: AggregateState) -> Aggregate:
         """Return the aggregate of *state*, compiled."""
         return Aggregate.of(state, self.root)

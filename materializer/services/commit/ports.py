@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -241,10 +242,14 @@ class DeltaPorts(SwitchTables):
         # where a refresh of an engine replaces results of keys, the slices around them may be large
         is_whole = self.planner.of_engine is None or not plan.keyed
         in_driver = (plan.lane is Lane.DRIVER and is_whole) or self._config.driver_holds(stored.rows, stored.bytes)
-        self._used = self._spark()
-        output = self._used.finalise_committed(
-            self._published(), self.aggregate.paths["partials"], version, spans, fetch=in_driver
-        )
+        definition, path = self._published(), self.aggregate.paths["partials"]
+        output: Any = None
+        if self._local is not None and self.planner.request.executor(self._config) != "spark":
+            with suppress(NotLocal):
+                output, in_driver = self._local.finalise_committed(definition, path, version, spans), True
+        if output is None:
+            self._used = self._spark()
+            output = self._used.finalise_committed(definition, path, version, spans, fetch=in_driver)
         self._commit(plan, output, Which.OUTPUT, spans, stored.rows, is_fetched=in_driver)
 
     def _published(self) -> Definition:

@@ -16,12 +16,11 @@ its raw rows are there. Moving it back is :meth:`materializer.services.maintenan
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from materializer.core.compiled.definition import Definition
-from materializer.core.engines.base import WindowEngine
 from materializer.core.policy.retention import OUTPUT, PROPERTIES, SOURCE, edge, length
 from materializer.core.refresh.invalidation import Cause, Entry
-from materializer.core.refresh.strategies import reason_of
 from materializer.core.time.grid import Grid
 from materializer.core.time.instants import render
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
@@ -29,6 +28,9 @@ from materializer.errors import FrozenWindowError, RetiredWindowError
 from materializer.journal.events import Frozen, Retired
 from materializer.journal.state import AggregateState, spec_of
 from materializer.journal.view import View
+
+if TYPE_CHECKING:
+    from materializer.core.engines.base import WindowEngine
 
 FOLLOWED = SOURCE
 """The reason of a bound that follows the newest row."""
@@ -134,4 +136,6 @@ def why_stuck(entry: Entry) -> str:
         return "rows came, and there is nothing that they could be merged into"
     if entry.cause is Cause.FILES and not entry.is_insert_only:
         return "rows came, and without a change feed nobody can tell which"
+    from materializer.core.refresh.strategies import reason_of  # noqa: PLC0415 - most refreshes have no bound to explain
+
     return reason_of(entry.cause)

@@ -24,7 +24,6 @@ from materializer.errors import (
 from materializer.journal.events import Aborted, Captured, Event, Frozen, Retired
 from materializer.journal.fold import apply
 from materializer.journal.state import AggregateState, NamedStates
-from materializer.lake.extent import Extent, files
 from materializer.lake.keys import wanted, why_not_recorded
 from materializer.lake.log import LogGapError
 from materializer.lake.table import DeltaFolder
@@ -36,6 +35,7 @@ from materializer.services.protocol.process import OwnTableHead, Which
 if TYPE_CHECKING:
     from materializer.config import Config
     from materializer.journal.journal import Journal
+    from materializer.lake.extent import Extent
     from materializer.services.aggregate import Aggregate
     from materializer.services.observe.feed_limit import FeedLimit
     from materializer.spark.run.spark import Spark
@@ -342,6 +342,8 @@ class Observation:
 
         Each stored group is taken to have as many rows as any other.
         """
+        from materializer.lake.extent import files
+
         definition, spans = self.aggregate.definition, SpanSet.union(e.span for e in entries)
         within = wanted(definition, [key for e in entries for key in e.keys or ()])
         path, column = self.aggregate.source.path, definition.spec.time_column
@@ -364,6 +366,8 @@ class Observation:
 
     def _extent(self, path: str, version: int, column: str, start: int = NEG_INF) -> Extent:
         if (path, version, column) not in self._extents:
+            from materializer.lake.extent import files
+
             found = files(path, version, column, self.aggregate.definition.time_type)
             self._extents[path, version, column] = found if start == NEG_INF else found.since(start)
         return self._extents[path, version, column]

@@ -1,10 +1,13 @@
 """The time range that our tables cover, in instants of the aggregate's grid, from file statistics alone."""
 
+# ruff: noqa: PLC0415 - most refreshes ask no statistics of files
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from materializer.core.compiled.definition import SLICE
 from materializer.core.policy.retention import SOURCE
@@ -13,12 +16,14 @@ from materializer.errors import MaterializerError
 from materializer.journal.events import Frozen
 from materializer.journal.state import AggregateState, States
 from materializer.lake import places
-from materializer.lake.extent import Extent, files
 from materializer.lake.table import DeltaFolder
 from materializer.services.aggregate import Aggregate
 from materializer.services.definitions import lineage
 from materializer.services.observe import frozen_bound
 from materializer.services.observe.clock import followed_below
+
+if TYPE_CHECKING:
+    from materializer.lake.extent import Extent
 
 OUTLIVED = "repaired"
 """The reason of a bound that a repair moved."""
@@ -26,6 +31,8 @@ OUTLIVED = "repaired"
 
 def published(aggregate: Aggregate, version: int) -> SpanSet:
     """Return where the output may hold rows at a version; everywhere when a file does not tell."""
+    from materializer.lake.extent import files
+
     column = aggregate.slice_column("output")
     extent = files(aggregate.paths["output"], version, column.name, column.type)
     if extent.unknown.files:
@@ -60,6 +67,8 @@ def outlived(aggregate: Aggregate, version: Callable[[], int], kept_from: int) -
 
 def partials(aggregate: Aggregate) -> Extent:
     """Return where the newest partials lie."""
+    from materializer.lake.extent import files
+
     path = aggregate.paths["partials"]
     return files(path, DeltaFolder.at(path).head().version, SLICE, aggregate.definition.time_type)
 
@@ -124,6 +133,8 @@ def _followed_end(state: AggregateState, aggregate: Aggregate) -> int:
 
 def _first_edge(state: AggregateState, aggregate: Aggregate, states: States) -> int:
     """Return the start of the bucket of the source's first row, where our tables hold rows before it; else ``NEG_INF``."""
+    from materializer.lake.extent import files
+
     definition, path = aggregate.definition, state.source.path
     if lineage.parent_of(path, places.parent(places.parent(aggregate.paths["output"])), states) is not None:
         return NEG_INF

@@ -8,6 +8,7 @@ has stored counts as always.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -35,14 +36,14 @@ class Upstream:
         version: Version of its output from which the clean rows come.
         spans: Where its rows may be others, in its own slices.
         column: The column of its output that these slices are of.
-        rows: All of its rows.
+        rows: Returns all of its rows by Spark.
         estimate: What computing them reads at most.
     """
 
     version: int
     spans: SpanSet
     column: SliceColumn
-    rows: OnTheFly
+    rows: Callable[[], OnTheFly]
     estimate: Estimate
 
 
@@ -81,7 +82,7 @@ def above(observation: Observation, state: AggregateState, upstream: Upstream, e
     """
     definition = observation.aggregate.definition
     grid = definition.grid
-    source = engine.over(observation.aggregate.source, upstream.rows)
+    source = engine.over(observation.aggregate.source, upstream.rows())
     dirty = _in_time_of(definition, upstream)
     hull = dirty.hull
     extent_end, followed_end, coming = state.extent_end, state.followed_end, dirty

@@ -102,13 +102,23 @@ def _too_large(plan: Plan, work: Work | None, local: LocalExecutor, needs: Needs
     return "its result may be larger than what the driver holds" if is_large else ""
 
 
-def _no_form(aggregate: Aggregate, plan: Plan, work: Work | None, local: LocalExecutor) -> str:
+def why_not_here(aggregate: Aggregate, plan: Plan, local: LocalExecutor) -> str:
+    """Return why this process cannot compute the rows of a plan of a continuous aggregate that is never written; "" if it can."""
+    return _too_large(plan, None, local, Needs()) or _no_form_of_rows(aggregate, local)
+
+
+def _no_form_of_rows(aggregate: Aggregate, local: LocalExecutor) -> str:
     if aggregate.source.name:
         return f"its source is read by its name {aggregate.source.name}, which a catalog guards"
+    found = local.why_not(aggregate.definition)
+    return found if not found or found.startswith(BUG) else f"the local executor has no form for {found}"
+
+
+def _no_form(aggregate: Aggregate, plan: Plan, work: Work | None, local: LocalExecutor) -> str:
     if work is not None and work.since != NEG_INF:
         return "results go on from history that is frozen"
-    if found := local.why_not(aggregate.definition):
-        return found if found.startswith(BUG) else f"the local executor has no form for {found}"
+    if found := _no_form_of_rows(aggregate, local):
+        return found
     given = suites.values(aggregate.definition, plan.n, plan.source_version, plan.window)
     return next(_of_gate(aggregate.definition, given, plan.spans), "")
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from materializer.core.refresh.strategies import STRATEGIES
 from materializer.core.time.grid import Grid
 from materializer.core.time.instants import Instant, parse_window
 from materializer.core.time.spans import POS_INF
@@ -59,10 +58,13 @@ class RefreshOptions:
         if self.run_buckets is not None and self.run_buckets < 1:
             hint = "leave it out to size runs by rows"
             raise UsageError(f"a run takes at least 1 bucket, got {self.run_buckets}", hint=hint)
-        if self.strategy and self.strategy not in STRATEGIES:
-            raise UsageError(
-                f"there is no strategy '{self.strategy}'", hint=f"the strategies are {', '.join(STRATEGIES)}"
-            )
+        if self.strategy:
+            from materializer.core.refresh.strategies import STRATEGIES  # noqa: PLC0415 - few ask for one
+
+            if self.strategy not in STRATEGIES:
+                raise UsageError(
+                    f"there is no strategy '{self.strategy}'", hint=f"the strategies are {', '.join(STRATEGIES)}"
+                )
         if self.max_runs is not None and self.max_runs < 1:
             hint = "leave it out for as many as it takes"
             raise UsageError(f"at least 1 run is done, got max_runs = {self.max_runs}", hint=hint)

@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-from materializer.core.engines.work import Work
 from materializer.core.quality.gates import has_gate
 from materializer.core.refresh.invalidation import MAX_KEYS, Cause, Entry, InvalidationLog
 from materializer.core.refresh.plan import (
@@ -20,15 +19,12 @@ from materializer.core.refresh.plan import (
     Recompute,
     TableBase,
 )
-from materializer.core.refresh.price import RATES, Prices
-from materializer.core.refresh.strategies import Facts, decide, reason_of, together
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
 from materializer.errors import NotIncrementalError
 from materializer.journal.events import Captured, Event, Invalidated, Planned
 from materializer.journal.state import AggregateState
 from materializer.lake.keys import why_not_recorded
 from materializer.services.activity import Phase, tell_phase
-from materializer.services.definitions import suites
 from materializer.services.observe import frozen_bound, stored_extent
 from materializer.services.observe.observe import Observation, applied, estimate_of
 from materializer.services.planning import runs
@@ -39,6 +35,9 @@ from materializer.services.protocol.process import OwnTableHead, Which
 if TYPE_CHECKING:
     from materializer.config import Config
     from materializer.core.compiled.definition import Definition
+    from materializer.core.engines.work import Work
+    from materializer.core.refresh.price import Prices
+    from materializer.core.refresh.strategies import Facts
     from materializer.lake.extent import Extent
     from materializer.local.executor import LocalExecutor
     from materializer.services.planning.engine_planner import EnginePlanner
@@ -197,6 +196,7 @@ class RunPlanner:
 
         Spark computes it if *why_spark* says why.
         """
+        from materializer.core.refresh.strategies import decide, reason_of, together
         from materializer.services.planning import automatic_rollup, executors, key_results, prices
 
         dirty, outlived, events = due.dirty, due.outlived, [*events]
@@ -296,6 +296,8 @@ class RunPlanner:
         self, state: AggregateState, heads: dict[Which, OwnTableHead], window: Span
     ) -> tuple[Plan, Work | None]:
         """Return a plan for everything dirty in a window, in one run that is never written, and the work of an engine."""
+        from materializer.core.refresh.strategies import decide
+
         newest = max(state.extent_end, state.threshold)
         below = SpanSet() if newest == NEG_INF else SpanSet.of(Span(NEG_INF, newest))
         taken = self._dirt(state, SpanSet.of(window) & below).entries
@@ -321,6 +323,8 @@ class RunPlanner:
         return InvalidationLog((*frozen, *above.cut(window).taken))
 
     def _facts(self, state: AggregateState, raw: Extent, stored: Extent, stale: SpanSet) -> Facts:
+        from materializer.core.refresh.strategies import Facts
+
         definition = self.observation.aggregate.definition
         has_keys = bool(definition.spec.keys) and self.of_engine is None
         return Facts(
@@ -341,6 +345,7 @@ class RunPlanner:
 
     def _priced(self, facts: Facts, stored: Extent, known: Prices) -> Facts:
         """Return *facts* with the prices of a lake."""
+        from materializer.core.refresh.price import RATES
         from materializer.services.planning import prices
 
         local = self._local
@@ -431,6 +436,8 @@ def _next_n(state: AggregateState, heads: Mapping[Which, OwnTableHead]) -> int:
 
 def _checks_rows(definition: Definition) -> str:
     """Return why a changed row, which may have changed again, is not enough for the gate; "" if it is."""
+    from materializer.services.definitions import suites
+
     is_checked = suites.SOURCE in suites.of(definition.spec)
     return "its gate checks all rows of the source that it reads" if is_checked else ""
 

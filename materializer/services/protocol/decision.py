@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from materializer.core.engines.work import Work
 from materializer.core.refresh.plan import Plan
 from materializer.core.time.spans import Span, SpanSet
 from materializer.journal.events import Captured, Event
 from materializer.journal.state import AggregateState
+
+if TYPE_CHECKING:
+    from materializer.core.engines.work import Work
 
 
 @dataclass(frozen=True, slots=True)

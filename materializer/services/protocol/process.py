@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from materializer.core.engines.work import Work
 from materializer.core.refresh.invalidation import Entry
 from materializer.core.refresh.plan import Plan, RunReport
 from materializer.core.time.spans import SpanSet
@@ -19,6 +18,9 @@ from materializer.errors import MaterializerError
 from materializer.journal.events import Event, Lease
 from materializer.journal.state import AggregateState
 from materializer.services.protocol.decision import Decision, RunNote
+
+if TYPE_CHECKING:
+    from materializer.core.engines.work import Work
 
 ATTEMPTS: Final = 50
 """How often a journal commit is tried again when other aggregates' commits come first."""

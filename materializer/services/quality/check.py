@@ -3,34 +3,42 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from materializer.core.printed import Printed, PrintedTable, facts, span_text
 from materializer.core.quality.builtin import built_in
 from materializer.core.quality.failing import FailingRow
 from materializer.core.quality.library import Library
 from materializer.core.quality.suite import Suite, read
-from materializer.core.quality.verdict import Verdict
+from materializer.core.quality.verdict import Auditor, Verdict
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.instants import Shown
 from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
 from materializer.core.time.windows import whole_buckets
 from materializer.errors import UsageError
+from materializer.errors.base import masked
 from materializer.journal.events import Checked
 from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState
 from materializer.lake import places
 from materializer.lake.table import DeltaFolder
+from materializer.lake.types import columns_of
+from materializer.local.kinds import NotLocal, bugs_left_to_spark
 from materializer.services.activity import ActivityKind, Listeners, activity, log
 from materializer.services.aggregate import Aggregate
 from materializer.services.definitions import suites
-from materializer.services.quality.audit import audit
+from materializer.services.quality.audit import Auditable, AuditResult, audit
 from materializer.services.quality.gate import summary
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
+    from pyspark.sql import DataFrame
+
+    from materializer.local.executor import LocalExecutor
     from materializer.spark.run.spark import Spark
 
 
@@ -47,6 +55,7 @@ class CheckReport(Printed):
         docs: The Data Docs page that was written, or "".
         seconds: Wall time.
         time_type: Type of its time column, for showing instants.
+        left_to_spark: What this process did not check itself, and why; "" if it checked everything.
     """
 
     name: str
@@ -57,6 +66,7 @@ class CheckReport(Printed):
     docs: str
     seconds: float
     time_type: Shown = TimeType.TIMESTAMP
+    left_to_spark: str = ""
 
     def _tables(self) -> list[PrintedTable]:
         rows = [
@@ -74,6 +84,7 @@ class CheckReport(Printed):
             ("buckets", span_text(self.window, self.time_type)),
             ("output version", self.version),
             ("page", self.docs),
+            ("by Spark", self.left_to_spark),
             ("took", f"{self.seconds:.2f} s"),
         ]
         header = ("expectation", "of", "outcome", "observed", "unexpected rows", "checked rows")
@@ -94,6 +105,7 @@ class Checker:
         library: Loads the library of expectations on first use.
         on_checkpoint: Called when the answers are there, and when the journal has them.
         listeners: Hear of the check; None for none.
+        local: Checks what is small in this process; None if Spark checks everything.
     """
 
     root: str
@@ -102,6 +114,7 @@ class Checker:
     library: Library
     on_checkpoint: Callable[[str], None] = lambda _: None
     listeners: Listeners | None = None
+    local: LocalExecutor | None = None
 
     def check(
         self, name: str, window: Span | None = None, *, suite: str | None = None, docs: str | None = None
@@ -133,37 +146,44 @@ class Checker:
         return report
 
     def _checked(self, state: AggregateState, window: Span | None, suite: str | None, docs: str | None) -> CheckReport:
-        from materializer.spark.run.audit import RowsToCheck, columns_of  # noqa: PLC0415 (only where Spark runs)
-
         began = time.perf_counter()
         aggregate = Aggregate.of(state, self.root)
         definition = aggregate.definition
-        spans = SpanSet.of(window or EVERYTHING)
-        version = DeltaFolder.at(aggregate.paths["output"]).head().version
-        frame = self.engine().read_output(aggregate.paths["output"], version)
-        if window is not None:
-            frame = frame.where(aggregate.predicate("output", spans))
-        asked = _suite(aggregate, suite, list(columns_of(frame)))
+        published = _Published.of(self.engine, self.local, aggregate, window)
+        asked = _suite(aggregate, suite, list(published.columns))
         if docs and asked is None:
             raise UsageError(f"'{state.name}' has no suite that pages could show", hint="give one with --suite")
         given = suites.values(definition, state.last_n, state.cursor, window or EVERYTHING)
-        frame = frame.persist()
-        try:
-            checks = built_in(definition, columns_of(frame), _bounded(spans, state), None)
-            column = aggregate.slice_column("output").name
-            found = audit(RowsToCheck.of(frame), asked, given, column, library=self.library, built_in=checks)
-            page = self.library().render(frame, asked.bound(given), Path(docs)) if docs and asked else ""
-        finally:
-            frame.unpersist()
+        checks = built_in(
+            definition, published.columns, _bounded(published.spans or SpanSet.of(EVERYTHING), state), None
+        )
+        column = aggregate.slice_column("output").name
+
+        def answered(rows: Auditable) -> AuditResult:
+            return audit(rows, asked, given, column, library=self.library, built_in=checks)
+
+        with published:
+            try:
+                with bugs_left_to_spark():
+                    found = answered(published.here())
+                left = _left(found.verdict)
+            except NotLocal as exc:
+                from materializer.spark.run.audit import RowsToCheck  # noqa: PLC0415 (only where Spark runs)
+
+                found, left = answered(RowsToCheck.of(published.frame())), masked(str(exc))
+            page = ""
+            if docs and asked:
+                page = str(self.library().render(published.frame(), asked.bound(given), Path(docs)))
         report = CheckReport(
             state.name,
             window,
-            version,
+            published.version,
             found.verdict,
             found.rows,
-            str(page),
+            page,
             time.perf_counter() - began,
             definition.grid.shown,
+            left,
         )
         self._keep(state, report)
         return report
@@ -176,6 +196,76 @@ class Checker:
         self.on_checkpoint("check_journal")
         self.journal.append_if_living(state.id, state.name, Checked(verdict))
         self.on_checkpoint("checked")
+
+
+@dataclass(slots=True)
+class _Published:
+    """The rows to check, read at most once in this process and at most once by Spark; a block around it ends what Spark holds.
+
+    Args:
+        engine: Starts Spark on first use.
+        local: Reads what is small in this process; None if Spark does.
+        aggregate: The aggregate.
+        version: The version of the output.
+        columns: Spark type of each column of it.
+        spans: The buckets; None for all rows.
+    """
+
+    engine: Callable[[], Spark]
+    local: LocalExecutor | None
+    aggregate: Aggregate
+    version: int
+    columns: Mapping[str, str]
+    spans: SpanSet | None
+    _frame: DataFrame | None = field(default=None, init=False)
+
+    @classmethod
+    def of(
+        cls, engine: Callable[[], Spark], local: LocalExecutor | None, aggregate: Aggregate, window: Span | None
+    ) -> Self:
+        folder = DeltaFolder.at(aggregate.paths["output"])
+        version = folder.head().version
+        with folder.reading(version) as table:
+            columns = dict(columns_of(table.schema().to_json()))
+        return cls(engine, local, aggregate, version, columns, None if window is None else SpanSet.of(window))
+
+    def here(self) -> Auditable:
+        """Return the rows in this process.
+
+        Raises:
+            NotLocal: If Spark has to read them.
+        """
+        from materializer.local.audit import LocalRows  # noqa: PLC0415 (it loads a parser)
+
+        if self.local is None:
+            raise NotLocal("the settings say so")
+        path, column = self.aggregate.paths["output"], self.aggregate.slice_column("output")
+        near = None if self.spans is None else column.values_in(self.spans)
+        rows = self.local.read(path, self.version, list(self.columns), near, column.name, column.type)
+        return LocalRows(self.columns, rows, self.frame)
+
+    def frame(self) -> DataFrame:
+        """Return the rows as a frame that Spark persists."""
+        if self._frame is None:
+            frame = self.engine().read_output(self.aggregate.paths["output"], self.version)
+            where = None if self.spans is None else self.aggregate.predicate("output", self.spans)
+            self._frame = (frame if where is None else frame.where(where)).persist()
+        return self._frame
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._frame is not None:
+            self._frame.unpersist()
+
+
+def _left(verdict: Verdict) -> str:
+    """Return which expectations this process does not check."""
+    left = dict.fromkeys(f.type for f in verdict.findings if f.engine is Auditor.GREAT_EXPECTATIONS)
+    return f"Great Expectations checks {', '.join(left)}, over rows of Spark" if left else ""
 
 
 def _outcome(verdict: Verdict) -> str:

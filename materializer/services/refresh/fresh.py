@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from materializer.core.compiled.definition import quoted
 from materializer.core.printed import Printed
 from materializer.core.refresh.invalidation import Cause
-from materializer.core.refresh.plan import Estimate, ReadCost
+from materializer.core.refresh.plan import Estimate, Plan, ReadCost
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.instants import Shown
 from materializer.core.time.spans import EVERYTHING, POS_INF, Span, SpanSet
@@ -24,20 +24,24 @@ from materializer.core.time.windows import whole_buckets
 from materializer.errors import NOTHING, ChangeFeedGapError, TablesAheadError, UsageError
 from materializer.journal.events import Invalidated
 from materializer.journal.state import AggregateState, States
+from materializer.services.aggregate import Aggregate
 from materializer.services.commit.lake import Lake
 from materializer.services.definitions import lineage, rolled_up, widened
 from materializer.services.observe import raw_form, stored_extent
 from materializer.services.observe.observe import Observation, applied
 from materializer.services.observe.upstream import Upstream, above, judges_arrival, wanted_of
+from materializer.services.planning import executors
 from materializer.services.planning.planner import RunPlanner
 from materializer.services.planning.runs import Request
 from materializer.services.protocol.process import ATTEMPTS, OwnTableHead, Which
 from materializer.services.protocol.refresh_steps import check_history
+from materializer.services.refresh.fresh_rows import FreshRows, RowsHere
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+    from materializer.core.engines.work import Work
     from materializer.spark.run.fresh import OnTheFly
 
 
@@ -75,7 +79,7 @@ class FreshRead(Printed):
     strategy: str
     estimate: Estimate
     seconds: float
-    rows: OnTheFly = field(repr=False)
+    rows: FreshRows = field(repr=False)
     time_type: Shown = TimeType.TIMESTAMP
 
     @property
@@ -84,7 +88,12 @@ class FreshRead(Printed):
 
         The cost of an evaluation is not measured; :meth:`fetch` measures its own.
         """
-        return self.rows.frame
+        return self.rows.by_spark.frame
+
+    @property
+    def left_to_spark(self) -> str:
+        """Why Spark computes the rows that are fetched; "" if this process does."""
+        return self.rows.left_to_spark
 
     def fetch(self, limit: int | None = None) -> FetchedRows:
         """Compute and return the rows, with the cost.
@@ -182,7 +191,7 @@ class FreshReader:
 
     def _read_with_upstream(self, name: str, window: Span | None, *, may_merge: bool) -> tuple[FreshRead, Upstream]:
         """Return the read, and what the aggregates over this one need of it."""
-        lake = self.lake
+        lake, asked = self.lake, window
         observation, state, heads, parent = self._observed(name, window, may_merge=may_merge)
         if observation.aggregate.definition.spec.rolls_up is not None:
             states = self._over_wider_columns(state, lake.journal.view().states)
@@ -205,23 +214,50 @@ class FreshReader:
         planner = RunPlanner(observation, Request(may_merge=may_merge), lake.config, lake.engine)
         plan, work = planner.whole_plan(state, heads, EVERYTHING if is_engine else window)
         clean = inside - plan.replaced
-        rows = lake.engine().fresh(
-            aggregate.definition,
-            aggregate.source,
-            aggregate.paths,
-            plan,
-            clean=None if clean == SpanSet.of(EVERYTHING) else aggregate.predicate("output", clean),
-            hull=observation.hull(state.cursor),
-            work=work,
-            inside=aggregate.predicate("output", inside) if plan.replaced - inside else None,
-        )
+        hull = observation.hull(state.cursor)
+
+        def by_spark() -> OnTheFly:
+            return lake.engine().fresh(
+                aggregate.definition,
+                aggregate.source,
+                aggregate.paths,
+                plan,
+                clean=None if clean == SpanSet.of(EVERYTHING) else aggregate.predicate("output", clean),
+                hull=hull,
+                work=work,
+                inside=aggregate.predicate("output", inside) if plan.replaced - inside else None,
+            )
+
+        def instead() -> OnTheFly:
+            try:
+                return by_spark()
+            except ChangeFeedGapError:  # found by `read` where Spark was asked at once
+                return self._read(name, asked, may_merge=False).rows.by_spark
+
+        local, left = lake.chosen_local, self._why_spark(aggregate, plan, work, parent)
+        if local is None or left:
+            rows = FreshRows(by_spark, None, left)
+            rows.by_spark  # noqa: B018 - so that an error of Spark shows early
+        else:
+            rows = FreshRows(instead, RowsHere(local, aggregate, plan, inside, hull), "")
         estimate = plan.estimate + parent.estimate if parent is not None and plan.spans else plan.estimate
         computed = plan.spans & inside
         gone = stored_extent.outlived(aggregate, lambda: heads[Which.OUTPUT].version, state.retired)
         column = aggregate.slice_column("output")
-        upstream = Upstream(heads[Which.OUTPUT].version, computed | gone, column, rows, estimate)
+        upstream = Upstream(heads[Which.OUTPUT].version, computed | gone, column, lambda: rows.by_spark, estimate)
         shown = observation.aggregate.definition.grid.shown
         return FreshRead(state.cursor, computed, plan.strategy, estimate, 0.0, rows, shown), upstream
+
+    def _why_spark(self, aggregate: Aggregate, plan: Plan, work: Work | None, parent: Upstream | None) -> str:
+        """Return why Spark computes a fresh read, "" if this process can."""
+        local = self.lake.chosen_local
+        if local is None:
+            return "the settings say so"
+        if parent is not None:
+            return "it is computed from a fresh read of what it reads"
+        if work is not None or aggregate.definition.engine is not None:
+            return "results of an engine"
+        return executors.why_not_here(aggregate, plan, local)
 
     def _observed(
         self, name: str, window: Span | None, *, may_merge: bool

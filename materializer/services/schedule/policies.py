@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from materializer.core.policy.policies import (
     DEFAULT,
@@ -47,14 +47,16 @@ from materializer.services.activity import log
 from materializer.services.aggregate import Timed, timed
 from materializer.services.commit.lake import Lake
 from materializer.services.definitions import cron, lineage
-from materializer.services.definitions.apply import Definitions
-from materializer.services.definitions.changes import DefinitionChange
 from materializer.services.observe.clock import wall_clock
 from materializer.services.observe.dirty import dirty_below_newest
 from materializer.services.planning.options import RefreshOptions
 from materializer.services.protocol.decision import RunNote
 from materializer.services.refresh.reports import RefreshReport, RunDone, outcome_of
 from materializer.services.refresh.service import Refresher
+
+if TYPE_CHECKING:
+    from materializer.services.definitions.apply import Definitions
+    from materializer.services.definitions.changes import DefinitionChange
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -23,7 +23,6 @@ from materializer.lake.write.copying import copy_rows
 from materializer.services.aggregate import build_path, partials_path
 from materializer.services.commit.lake import Lake
 from materializer.services.commit.lease import WriteLease
-from materializer.services.commit.ports import DeltaPorts
 from materializer.services.definitions.changes import CheckedDefinition
 from materializer.services.definitions.tables import create_tables
 from materializer.services.planning.runs import Request
@@ -108,7 +107,7 @@ def from_partials(lake: Lake, lease: WriteLease, state: AggregateState, origin: 
     steps = (Recompute(SpanSet.of(EVERYTHING), "from stored partials"),)
     plan = Plan("", COPIED, version["cursor"], EVERYTHING, (), steps, Lane.SPARK, base, base)
     lake.on_checkpoint("version_output")
-    DeltaPorts(lake.journal, aggregate, lake.config, lake.engine, Request(), lake.library).publish(plan, SpanSet())
+    lake.ports(new, Request()).publish(plan, SpanSet())
     lake.on_checkpoint("version_journal")
     event = BuildStarted(state.name, state.id, {**version, "tables": tables}, COPIED)
     lease.append((build, event))

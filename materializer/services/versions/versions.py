@@ -205,6 +205,8 @@ class Versions:
             build is None
             or build.is_closed
             or build.last_n != COPIED
+            or build.ended  # its first refresh has the same number, and its gate has checked it
+            or build.plan is not None
             or not has_gate(AggregateSpec.from_json(build.spec))
         ):
             return
@@ -215,9 +217,9 @@ class Versions:
 
     def _check(self, lease: WriteLease, build: str, publish_anyway: str) -> None:
         """Check the output of a build that was computed without a refresh; give the build up if it fails."""
-        report = Checker(
-            self.lake.root, self.lake.journal, self.lake.engine, self.lake.library, self._checkpoint
-        ).check(build)
+        lake = self.lake
+        checker = Checker(lake.root, lake.journal, lake.engine, lake.library, self._checkpoint, local=lake.chosen_local)
+        report = checker.check(build)
         if not report.verdict.is_publishable and publish_anyway:
             verdict = summary(report.verdict) | {"published_anyway": {"reason": publish_anyway}}
             _append_to_build(lease, build, Checked(verdict))

@@ -1,7 +1,5 @@
 """``demo``, ``setup`` and ``version``."""
 
-# ruff: noqa: PLC0415 - the demo is imported when it is run
-
 from __future__ import annotations
 
 import platform
@@ -10,7 +8,6 @@ import typer
 
 from materializer.adapters.cli import options
 from materializer.adapters.cli.call import CommandCall, command
-from materializer.adapters.cli.render.about import SetupResult, VersionResult
 
 PANEL = "Learn"
 _PARTS = ("pyspark", "delta-spark", "deltalake", "sqlglot")
@@ -31,6 +28,7 @@ def demo(call: CommandCall, *, verbose: options.Verbose = False) -> None:
 
 def setup(call: CommandCall, *, again: options.Again = False) -> None:
     """Fetch Spark's jars, and keep what Java loads of them, so that later commands start quicker."""
+    from materializer.adapters.cli.render.about import SetupResult
     from materializer.demo.prepare import prepare
 
     call.show(SetupResult(prepare(call.lake.config, again=again)))
@@ -41,6 +39,7 @@ def version(call: CommandCall) -> None:
     from importlib import metadata
 
     import materializer
+    from materializer.adapters.cli.render.about import VersionResult
 
     parts = {p: metadata.version(p) for p in _PARTS}
     call.show(VersionResult({"materializer": materializer.__version__, "python": platform.python_version(), **parts}))

@@ -8,7 +8,6 @@ import typer
 
 from materializer.adapters.cli.call import CommandCall, command
 from materializer.adapters.cli.completion import PROGRAM, VARIABLE
-from materializer.adapters.cli.render.completion import CompletionResult
 
 PANEL = "Learn"
 ShellName: TypeAlias = Annotated[
@@ -23,9 +22,11 @@ def register(app: typer.Typer) -> None:
 
 def completion(call: CommandCall, shell: ShellName) -> None:
     """Print what lets a shell complete commands, options and names of aggregates."""
-    from typer.completion import (  # type: ignore[attr-defined]  # noqa: PLC0415 - only here; Typer does not list what it offers
+    from typer.completion import (  # type: ignore[attr-defined]
         get_completion_script,
     )
+
+    from materializer.adapters.cli.render.completion import CompletionResult
 
     script = get_completion_script(prog_name=PROGRAM, complete_var=VARIABLE, shell=shell)
     call.show(CompletionResult(shell, script))

@@ -22,9 +22,6 @@ from materializer.adapters.cli.options import (
     Tests,
     Yes,
 )
-from materializer.adapters.cli.render.apply import ApplyResult
-from materializer.adapters.cli.render.drop import DropResult
-from materializer.adapters.cli.render.testing import TestsResult
 from materializer.errors import TestFailedError, UsageError
 
 if TYPE_CHECKING:
@@ -52,6 +49,8 @@ def apply(
     publish_anyway: PublishAnyway = "",
 ) -> None:
     """Make the definitions in SQL files known to the lake; print what changes, and what building it costs."""
+    from materializer.adapters.cli.render.apply import ApplyResult
+
     with call.output.waiting("apply"):
         specs, warnings = call.lake.read_definitions(paths)
         changes = call.lake.apply(specs, dry_run=dry_run, publish_anyway=publish_anyway)
@@ -85,6 +84,8 @@ def run_tests(
     call: CommandCall, which: Tests = None, *, definitions: TestedDefinitions = None, executor: TestExecutor = "local"
 ) -> None:
     """Test definitions with the rows of files, in this process; exits 1 when one gives other rows than are expected."""
+    from materializer.adapters.cli.render.testing import TestsResult
+
     outcomes = call.lake.test(*(which or ()), definitions=definitions or (), executor=executor)
     call.show(TestsResult(tuple(outcomes)))
     for outcome in outcomes:
@@ -100,6 +101,8 @@ def run_tests(
 
 def drop(call: CommandCall, name: Name, *, cascade: Cascade = False, yes: Yes = False) -> None:
     """Remove an aggregate with its tables; its source is never touched."""
+    from materializer.adapters.cli.render.drop import DropResult
+
     if not yes:
         what = f"'{name}', what reads it, and their tables" if cascade else f"'{name}' and its tables"
         flags = "--cascade --yes" if cascade else "--yes"

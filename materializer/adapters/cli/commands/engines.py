@@ -7,9 +7,6 @@ from typing import Annotated, TypeAlias
 import typer
 
 from materializer.adapters.cli.call import CommandCall, command
-from materializer.adapters.cli.render.engines import EnginesResult
-from materializer.core.engines.guides import GUIDES
-from materializer.core.sql.functions import nearest
 from materializer.errors import UsageError
 
 PANEL = "Learn"
@@ -25,6 +22,10 @@ def register(app: typer.Typer) -> None:
 
 def engines(call: CommandCall, name: MaybeEngine = None) -> None:
     """Print the engines, or the parameters and an example of one."""
+    from materializer.adapters.cli.render.engines import EnginesResult
+    from materializer.core.engines.guides import GUIDES
+    from materializer.core.sql.functions import nearest
+
     if name is None:
         call.show(EnginesResult(tuple(GUIDES.values())))
         return

@@ -9,7 +9,6 @@ from typing import Annotated, TypeAlias
 import typer
 
 from materializer.adapters.cli.call import CommandCall, command
-from materializer.adapters.cli.render.explain import ExplainResult
 from materializer.errors import UsageError
 from materializer.errors.explained import all_codes
 
@@ -31,6 +30,8 @@ def register(app: typer.Typer) -> None:
 
 def explain(call: CommandCall, code: MaybeCode = None) -> None:
     """Say what an error means, why it happens, what to do, and whether something was written."""
+    from materializer.adapters.cli.render.explain import ExplainResult
+
     known = all_codes()
     if code is None:
         call.show(ExplainResult(tuple(known.values())))

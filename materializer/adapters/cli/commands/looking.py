@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -28,16 +29,10 @@ from materializer.adapters.cli.options import (
     SuiteFile,
     WhyChanged,
 )
-from materializer.adapters.cli.render.check import CheckResult
-from materializer.adapters.cli.render.diff import DiffResult
-from materializer.adapters.cli.render.doctor import DoctorResult
-from materializer.adapters.cli.render.export import ExportResult
-from materializer.adapters.cli.render.history import HistoryResult
-from materializer.adapters.cli.render.how import HowResult
-from materializer.adapters.cli.render.show import ChangesResult, FreshCost, ShowResult
-from materializer.adapters.cli.render.status import StatusResult
-from materializer.adapters.cli.render.verify import VerifyResult
 from materializer.errors import QualityCheckError, VerifyFailedError
+
+if TYPE_CHECKING:
+    from materializer.adapters.cli.render.show import ShowResult
 
 PANEL = "Look"
 
@@ -50,6 +45,8 @@ def register(app: typer.Typer) -> None:
 
 def status(call: CommandCall, name: MaybeName = None, *, now: Now = None) -> None:
     """Print how fresh aggregates are and what is dirty."""
+    from materializer.adapters.cli.render.status import StatusResult
+
     found, errors = tuple(call.lake.status(name, now)), call.lake.unusable() if name is None else []
     late = call.lake.lateness(name)
     call.show(StatusResult(found, is_detailed=name is not None, sources=late, is_broken=bool(errors)))
@@ -59,6 +56,8 @@ def status(call: CommandCall, name: MaybeName = None, *, now: Now = None) -> Non
 
 def history(call: CommandCall, name: Name, *, limit: Limit = 20) -> None:
     """Print the last refreshes of an aggregate, newest first."""
+    from materializer.adapters.cli.render.history import HistoryResult
+
     ended = call.lake.history(name, limit)
     call.show(HistoryResult(name, call.lake.grid(name).shown, tuple(ended)))
 
@@ -74,6 +73,9 @@ def show(
     how: How = False,
 ) -> None:
     """Print rows of an aggregate, newest bucket first, or how other programs read them."""
+    from materializer.adapters.cli.render.how import HowResult
+    from materializer.adapters.cli.render.show import ShowResult
+
     if how:
         call.show(HowResult(name, call.lake.how_to_read(name)))
         return
@@ -96,6 +98,8 @@ def export(
     force: Overwrite = False,
 ) -> None:
     """Write published rows into a file: Parquet, CSV or Arrow."""
+    from materializer.adapters.cli.render.export import ExportResult
+
     call.show(ExportResult(call.lake.export(name, to, format=form, start=start, end=end, overwrite=force)))
 
 
@@ -103,6 +107,8 @@ def changes(
     call: CommandCall, name: Name, *, after: After = None, reason: WhyChanged = None, limit: Limit = 20
 ) -> None:
     """Print what refreshes changed in an output and why, oldest first; its definition asks for the feed."""
+    from materializer.adapters.cli.render.show import ChangesResult
+
     columns, rows, total = call.lake.show_changes(name, limit=limit, after_refresh=after, reason=reason)
     call.show(ChangesResult(name, tuple(columns), tuple(rows), total, call.lake.times(name)))
 
@@ -111,6 +117,7 @@ def verify(
     call: CommandCall, name: NameOrAll = None, *, every: All = False, start: Start = None, end: End = None
 ) -> None:
     """Compare aggregates with plain Spark over their source; exits 1 when one differs."""
+    from materializer.adapters.cli.render.verify import VerifyResult
 
     def one(name: str) -> VerifyResult:
         report = call.lake.verify(name, start, end)
@@ -133,6 +140,8 @@ def diff(
     call: CommandCall, name: Name, *, against: Against, start: Start = None, end: End = None, limit: Limit = 10
 ) -> None:
     """Compare the rows of an aggregate in two lakes; exits 1 when they differ."""
+    from materializer.adapters.cli.render.diff import DiffResult
+
     call.show(DiffResult(call.lake.diff(name, call.other(against), start, end, limit=limit)))
 
 
@@ -147,6 +156,7 @@ def check(
     docs: Docs = None,
 ) -> None:
     """Answer the suite of aggregates about what they publish; exits 1 when something critical is not met."""
+    from materializer.adapters.cli.render.check import CheckResult
 
     def one(name: str) -> CheckResult:
         report = call.lake.check(name, start, end, suite=suite, docs=docs)
@@ -169,10 +179,14 @@ def check(
 
 def doctor(call: CommandCall, name: MaybeName = None, *, deep: Deep = False) -> None:
     """Print what stands in the way of the next refresh and how to mend it; exits 1 when something does."""
+    from materializer.adapters.cli.render.doctor import DoctorResult
+
     call.show(DoctorResult(tuple(call.lake.doctor(name, is_deep=deep))))
 
 
 def _fresh(call: CommandCall, name: str, limit: int, start: str | None, end: str | None) -> ShowResult:
+    from materializer.adapters.cli.render.show import FreshCost, ShowResult
+
     read = call.lake.fresh(name, start, end)
     found = read.fetch(limit)
     rows = tuple(tuple(row.values()) for row in found.table.to_pylist())

@@ -6,7 +6,6 @@ import typer
 
 from materializer.adapters.cli.call import CommandCall, command
 from materializer.adapters.cli.options import All, DryRun, Names
-from materializer.adapters.cli.render.maintain import MaintainResult
 from materializer.errors import UsageError
 
 PANEL = "Refresh"
@@ -19,6 +18,8 @@ def register(app: typer.Typer) -> None:
 
 def maintain(call: CommandCall, names: Names = None, *, every: All = False, dry_run: DryRun = False) -> None:
     """Lay tables out in time again, remove files that nobody needs, keep logs and journal short; changes no row."""
+    from materializer.adapters.cli.render.maintain import MaintainResult
+
     if bool(names) == every:
         raise UsageError(
             f"give names of aggregates or --all, got {'both' if names else 'neither'}",

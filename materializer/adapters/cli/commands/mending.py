@@ -17,8 +17,6 @@ from materializer.adapters.cli.options import (
     RestoredAsStored,
     Yes,
 )
-from materializer.adapters.cli.render.backup import BackupResult, RestoreResult
-from materializer.adapters.cli.render.repair import RepairResult
 from materializer.adapters.cli.render.result import FOUND
 from materializer.errors import NOTHING, JournalLostError, UsageError
 
@@ -62,6 +60,8 @@ def repair(
 
 def _mend(call: CommandCall, names: Sequence[str], work: Callable[[str, bool], RepairReport], *, yes: bool) -> None:
     """Mend what is wrong; without ``--yes``, show it first and mend it only after a yes at the terminal."""
+    from materializer.adapters.cli.render.repair import RepairResult
+
     wrong: list[str] = []
 
     def planned(name: str) -> RepairResult:
@@ -85,11 +85,15 @@ def _agreed(call: CommandCall) -> bool:
 
 def backup(call: CommandCall, folder: NewFolder) -> None:
     """Copy the journal into a new folder, at one version, and check the copy; refreshes may go on."""
+    from materializer.adapters.cli.render.backup import BackupResult
+
     call.show(BackupResult(call.lake.backup(folder)))
 
 
 def restore(call: CommandCall, folder: BackupFolder, *, as_stored: RestoredAsStored = False, yes: Yes = False) -> None:
     """Put the journal of a backup in place; the one that is there is kept beside it. Says what needs a repair then."""
+    from materializer.adapters.cli.render.backup import RestoreResult
+
     if not yes:
         call.show(RestoreResult(call.lake.restore(folder, dry_run=True)))
         if not _agreed(call):

@@ -20,9 +20,6 @@ from materializer.adapters.cli.options import (
     Schedule,
     StartOffset,
 )
-from materializer.adapters.cli.render.apply import ApplyResult
-from materializer.adapters.cli.render.policy import PolicyListResult
-from materializer.adapters.cli.render.refresh import RefreshResult
 from materializer.errors import UsageError
 
 PANEL = "Refresh"
@@ -51,6 +48,8 @@ def add(
     max_staleness: Promise = None,
 ) -> None:
     """Add a policy to an applied definition; nothing is computed again."""
+    from materializer.adapters.cli.render.apply import ApplyResult
+
     change = call.lake.add_policy(
         name,
         policy,
@@ -67,11 +66,15 @@ def add(
 
 def show(call: CommandCall, name: MaybeName = None, *, now: Now = None) -> None:
     """Print the policies of an aggregate, or of all: windows, schedules, when they are due."""
+    from materializer.adapters.cli.render.policy import PolicyListResult
+
     call.show(PolicyListResult(tuple(call.lake.policies(name, now))))
 
 
 def remove(call: CommandCall, name: Name, *, policy: PolicyName = DEFAULT) -> None:
     """Remove a policy from an applied definition; what it refreshed stays."""
+    from materializer.adapters.cli.render.apply import ApplyResult
+
     call.show(ApplyResult((call.lake.remove_policy(name, policy),)))
 
 
@@ -79,6 +82,8 @@ def run(
     call: CommandCall, name: MaybeName = None, *, policy: MaybePolicy = None, now: Now = None, due: Due = False
 ) -> None:
     """Refresh the window that a policy has now; with --due, of every policy whose schedule came due."""
+    from materializer.adapters.cli.render.refresh import RefreshResult
+
     if due and policy is not None:
         raise UsageError("--due finds the policies itself and takes no --policy", hint="leave one of the two out")
     if name is None and not due:

@@ -32,9 +32,6 @@ from materializer.adapters.cli.options import (
     Strict,
 )
 from materializer.adapters.cli.output import JsonOutput
-from materializer.adapters.cli.render.invalidate import InvalidateResult
-from materializer.adapters.cli.render.plan import PlanResult
-from materializer.adapters.cli.render.refresh import RefreshResult
 from materializer.errors import UsageError
 
 if TYPE_CHECKING:
@@ -63,8 +60,10 @@ def plan(
     markdown: AsMarkdown = False,
 ) -> None:
     """Print what a refresh, or applying definitions, would do, and why; write nothing."""
+    from materializer.adapters.cli.render.plan import PlanResult
+
     if definitions:
-        from materializer.adapters.cli.render.proposal import ProposalResult  # noqa: PLC0415 - a refresh prints none
+        from materializer.adapters.cli.render.proposal import ProposalResult
 
         if name is not None or start is not None or end is not None or force or strict or chain or why:
             raise UsageError("--definitions plans no refresh", hint="leave out NAME and what is said of a refresh")
@@ -105,6 +104,7 @@ def refresh(
     why: Reasons = False,
 ) -> None:
     """Make every whole bucket of a window true; computes what is dirty and nothing else."""
+    from materializer.adapters.cli.render.refresh import RefreshResult
 
     def one(name: str) -> RefreshResult:
         kind = call.lake.grid(name).shown
@@ -147,6 +147,7 @@ def backfill(
     executor: ExecutorName = None,
 ) -> None:
     """Refresh a window in runs; can be stopped and run again, what is not done stays dirty."""
+    from materializer.adapters.cli.render.refresh import RefreshResult
 
     def one(name: str) -> RefreshResult:
         kind = call.lake.grid(name).shown
@@ -187,6 +188,8 @@ def invalidate(
     reason: Reason = "",
 ) -> None:
     """Declare a window dirty, rounded outward to whole buckets; the next refresh computes it again."""
+    from materializer.adapters.cli.render.invalidate import InvalidateResult
+
     if all_time == (start is not None or end is not None):
         raise UsageError("give --start or --end, or --all-time, and not both", hint="an end that is left out is open")
     declared = call.lake.invalidate(name, start, end, reason=reason)

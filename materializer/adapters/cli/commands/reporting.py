@@ -1,7 +1,5 @@
 """``report`` and ``watch``: the lake as a page for a browser, and live in a terminal."""
 
-# ruff: noqa: PLC0415 - rich is imported when something is watched
-
 from __future__ import annotations
 
 from contextlib import suppress
@@ -10,7 +8,6 @@ import typer
 
 from materializer.adapters.cli.call import CommandCall, command
 from materializer.adapters.cli.options import Interval, MaybeName, Out, Port, Serve
-from materializer.adapters.cli.render.report import ReportResult
 from materializer.errors import UsageError
 
 PANEL = "Look"
@@ -24,6 +21,8 @@ def register(app: typer.Typer) -> None:
 
 def report(call: CommandCall, *, out: Out = None, serve: Serve = False, port: Port = None) -> None:
     """Write a page that shows the lake to a browser, or show it on this machine until you press Ctrl-C."""
+    from materializer.adapters.cli.render.report import ReportResult
+
     if serve and out is not None:
         raise UsageError("a report is written or served, not both", hint="leave out '--out' or '--serve'")
     if port is not None and not serve:

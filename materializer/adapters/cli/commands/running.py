@@ -14,9 +14,7 @@ import typer
 
 from materializer.adapters.cli.call import CommandCall, command
 from materializer.adapters.cli.options import Every, MaybeName
-from materializer.adapters.cli.render.run import AgainResult, FollowedResult, FollowingResult
 from materializer.errors import UsageError
-from materializer.services.schedule.following import Failed
 
 PANEL = "Refresh"
 LEAST: Final = 0.05
@@ -37,6 +35,9 @@ def register(app: typer.Typer) -> None:
 
 def run(call: CommandCall, name: MaybeName = None, *, every: Every = "5s") -> None:
     """Stay, and refresh what a policy says as soon as it is due or dirty, until Ctrl-C or SIGTERM."""
+    from materializer.adapters.cli.render.run import AgainResult, FollowedResult, FollowingResult
+    from materializer.services.schedule.following import Failed
+
     seconds = _seconds(every)
     names = [name] if name is not None else call.lake.names()
     followed = {state.aggregate for state in call.lake.policies(name)}

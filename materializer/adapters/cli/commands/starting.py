@@ -19,7 +19,6 @@ from materializer.adapters.cli.options import (
     TimeColumnName,
     WithoutQuestions,
 )
-from materializer.adapters.cli.render.new import LookResult, MeasuresResult, NewResult, ProposedResult
 from materializer.errors import DefinitionError, UsageError
 
 if TYPE_CHECKING:
@@ -49,6 +48,8 @@ def new(
     yes: WithoutQuestions = False,
 ) -> None:
     """Look at a table, propose a definition with a suite and a policy, and write them; asks at a terminal."""
+    from materializer.adapters.cli.render.new import LookResult, NewResult, ProposedResult
+
     decided: dict[str, Any] = {
         "name": name,
         "time": time,
@@ -75,6 +76,8 @@ def new(
 
 def _asked(call: CommandCall, source: str, decided: dict[str, Any], found: NewDefinition) -> NewDefinition:
     """Return the definition after questions about all that was not decided; each answer changes the proposals after it."""
+    from materializer.adapters.cli.render.new import MeasuresResult
+
     for part, question, proposal, read in _QUESTIONS:
         while decided[part] is None:
             if part == "measures":

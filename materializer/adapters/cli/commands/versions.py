@@ -17,7 +17,6 @@ from materializer.adapters.cli.options import (
     PublishAnyway,
     RunOrder,
 )
-from materializer.adapters.cli.render.build import AbandonResult, BuildResult, SwitchResult
 
 if TYPE_CHECKING:
     from materializer.services.versions.build import BuildReport
@@ -42,6 +41,8 @@ def build(
     publish_anyway: PublishAnyway = "",
 ) -> None:
     """Build the next version of an aggregate in runs, and publish it when it covers what is published."""
+    from materializer.adapters.cli.render.build import BuildResult
+
     report = build_one(
         call,
         name,
@@ -56,17 +57,23 @@ def build(
 
 def switch(call: CommandCall, name: Name) -> None:
     """Publish the next version of an aggregate in one commit, if it covers what is published."""
+    from materializer.adapters.cli.render.build import SwitchResult
+
     call.show(SwitchResult(call.lake.switch(name)))
 
 
 def rollback(call: CommandCall, name: Name, *, back: Back = 1, no_switch: NoSwitch = False) -> None:
     """Bring a previous version of an aggregate up to date from its kept partials, and publish it again."""
+    from materializer.adapters.cli.render.build import BuildResult
+
     call.lake.rollback(name, back=back)
     call.show(BuildResult(build_one(call, name, switch=not no_switch)))
 
 
 def abandon(call: CommandCall, name: Name) -> None:
     """Give the next version of an aggregate up; what is published stays."""
+    from materializer.adapters.cli.render.build import AbandonResult
+
     call.lake.abandon(name)
     call.show(AbandonResult(name))
 

@@ -33,6 +33,7 @@ class CheckResult(Result):
             "findings": [value_form(f.as_json()) for f in r.verdict.findings],
             "rows": [{"expectation": row.type, "values": value_form(row.values)} for row in r.rows],
             "docs": r.docs or None,
+            "left_to_spark": r.left_to_spark or None,
             "seconds": round(r.seconds, 3),
         }
 
@@ -47,6 +48,8 @@ class CheckResult(Result):
         for row in r.rows:
             values = ", ".join(f"{k}={v}" for k, v in row.values.items())
             yield from wrapped(f"{row.type}: {values}", "  row       ", width=width)
+        if r.left_to_spark:
+            yield from wrapped(r.left_to_spark, "  by Spark  ", width=width)
         if r.docs:
             yield from wrapped(r.docs, "  page      ", width=width)
         yield f"  {duration(r.seconds)}"

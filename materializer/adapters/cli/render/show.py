@@ -25,11 +25,13 @@ class FreshCost:
     estimate: Estimate
     planning: float
     measured: ReadCost
+    left_to_spark: str = ""
 
     @classmethod
     def of(cls, read: FreshRead, measured: ReadCost) -> FreshCost:
         """Return what *read* was to cost, and what fetching it did."""
-        return cls(read.source_version, read.strategy, len(read.computed), read.estimate, read.seconds, measured)
+        known = read.source_version, read.strategy, len(read.computed), read.estimate, read.seconds
+        return cls(*known, measured, read.left_to_spark)
 
     def form(self) -> dict[str, Any]:
         """Return the JSON value."""
@@ -42,6 +44,7 @@ class FreshCost:
             "rows_read": self.measured.rows_read,
             "jobs": self.measured.jobs,
             "seconds": self.measured.seconds,
+            "left_to_spark": self.left_to_spark or None,
         }
 
     def lines(self, width: int) -> Iterator[str]:
@@ -50,9 +53,8 @@ class FreshCost:
         what = (
             f"{count(self.pieces, 'dirty span')} by {self.strategy}, {count(took.rows_read, 'source row')} aggregated"
         )
-        done = (
-            f"{what if self.pieces else 'nothing is dirty'}, {count(took.jobs, 'Spark job')}, {duration(took.seconds)}"
-        )
+        by = "without Spark" if took.jobs == 0 else count(took.jobs, "Spark job")
+        done = f"{what if self.pieces else 'nothing is dirty'}, {by}, {duration(took.seconds)}"
         yield from wrapped(done, f"as of source version {self.source_version}: ", width=width)
         if self.pieces:
             most = f"at most {count(read.rows, 'row')}, {size(read.bytes)} in {count(read.files, 'file')}"

@@ -1,0 +1,107 @@
+"""What is published is checked in this process; the engine that stands for Spark cannot compute."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from materializer.config import Config
+from materializer.journal.events import Checked
+from tests.services.no_spark import LocalLake, NoSpark
+
+HOUR = 3_600_000_000
+DEFINITION = """CREATE MATERIALIZED VIEW hourly TBLPROPERTIES ('quality.checks' = 'true')
+AS SELECT time_bucket('1 hour', ts) AS at, sum(v) AS v FROM raw GROUP BY time_bucket('1 hour', ts);"""
+
+
+def output_rows(*rows: tuple[datetime | None, int]) -> pa.Table:
+    """Return rows of the output."""
+    shape = pa.schema([("at", pa.timestamp("us", "UTC")), ("v", pa.int64())])
+    return pa.Table.from_pylist([{"at": at, "v": v} for at, v in rows], schema=shape)
+
+
+def suite(path: Path, most: int) -> str:
+    """Write a suite by which no value is larger, and return its place."""
+    kwargs = {"column": "v", "max_value": most}
+    expectation = {"type": "expect_column_values_to_be_between", "kwargs": kwargs}
+    path.write_text(json.dumps({"name": path.stem, "expectations": [expectation]}))
+    return str(path)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> LocalLake:
+    """A lake with the published values 6, 7 and 8 of three hours."""
+    suite(tmp_path / "hourly.json", 100)
+    lake = LocalLake(tmp_path, config=Config(price_tie_ms=60_000, expectations=str(tmp_path)))
+    lake.add((0, 1), (1, 5), (HOUR, 7), (2 * HOUR, 8))
+    lake.apply(DEFINITION)
+    lake.opened.refresh("hourly")
+    return lake
+
+
+def test_what_is_published_is_checked_without_spark(lake: LocalLake) -> None:
+    """
+    Suite and built-in checks are answered over all rows, and the journal gets the verdict.
+    """
+    report = lake.opened.check("hourly")
+
+    assert (True, "", 3) == (report.verdict.is_publishable, report.left_to_spark, len(report.verdict.findings))
+    [checked] = lake.state("hourly").checks
+    assert (3, report.version, Checked) == (checked["passed"], checked["version"], Checked)
+
+
+def test_rows_that_fail_are_shown(lake: LocalLake) -> None:
+    """
+    Another suite names the rows that do not meet it; of a window only its rows are checked.
+    """
+    strict = suite(lake.root / "strict.json", 6)
+    everything = lake.opened.check("hourly", suite=strict)
+    window = lake.opened.check("hourly", end="1970-01-01T02:00:00Z", suite=strict)
+
+    counts = [r.verdict.findings[-1].unexpected_count for r in (everything, window)]
+    assert ([2, 1], [7, 8]) == (counts, sorted(row.values["v"] for row in everything.rows))
+    assert [7] == [row.values["v"] for row in window.rows]
+
+
+def test_a_row_without_a_bucket_is_found(lake: LocalLake) -> None:
+    """
+    A row that something else wrote into the output is checked, too, also where it has no bucket.
+    """
+    output = str(lake.root / "hourly" / "output")
+    write_deltalake(output, output_rows((None, 1)), mode="append")
+    failed = {f.type: f.unexpected_count for f in lake.opened.check("hourly").verdict.failed}
+    assert {"buckets_on_grid": 1} == failed
+
+    again = output_rows((datetime(1970, 1, 1, tzinfo=UTC), 6))
+    write_deltalake(output, again, mode="append")
+    failed = {f.type: f.unexpected_count for f in lake.opened.check("hourly").verdict.failed}
+    assert {"buckets_on_grid": 1, "unique_bucket_and_keys": 2} == failed
+
+
+class AsksSpark(NoSpark):
+    """Says that Spark was asked for rows."""
+
+    def read_output(self, path: str, version: int) -> Any:
+        """See :class:`materializer.spark.run.spark.Spark`."""
+        raise LookupError(f"Spark reads version {version} of {path}")
+
+
+@pytest.mark.parametrize("bound", [{"config": Config(executor="spark")}, {"size": 8}, {"rows": 0}])
+def test_what_this_process_does_not_check_is_left_to_spark(tmp_path: Path, bound: dict[str, Any]) -> None:
+    """
+    With ``executor = spark``, and where rows are more than this process may hold, Spark is asked for.
+    """
+    lake = LocalLake(tmp_path, engine=AsksSpark(), **bound)
+    lake.apply(DEFINITION)
+    write_deltalake(
+        str(tmp_path / "hourly" / "output"), output_rows((datetime(1970, 1, 1, tzinfo=UTC), 6)), mode="append"
+    )
+
+    with pytest.raises(LookupError, match="Spark reads version 1"):
+        lake.opened.check("hourly")
