@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -93,7 +93,7 @@ class Checker:
         engine: Starts Spark on first use.
         library: Loads the library of expectations on first use.
         on_checkpoint: Called when the answers are there, and when the journal has them.
-        listeners: Hear of the check; None for none.
+        listeners: Hear of the check.
     """
 
     root: str
@@ -101,7 +101,7 @@ class Checker:
     engine: Callable[[], Spark]
     library: Library
     on_checkpoint: Callable[[str], None] = lambda _: None
-    listeners: Listeners | None = None
+    listeners: Listeners = field(default_factory=Listeners)
 
     def check(
         self, name: str, window: Span | None = None, *, suite: str | None = None, docs: str | None = None

@@ -14,6 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 from materializer.config import Config
 from materializer.errors import SparkDiedError
 from materializer.lake.table import DeltaFolder
+from materializer.services.activity import Listeners
 from materializer.services.schedule.following import Failed, Followed
 from materializer.spark.run.executor import Executor
 from tests.counting import calls_to
@@ -244,3 +245,64 @@ def test_a_follower_that_is_to_end_does_not_begin_more(tmp_path: Path) -> None:
 
     assert 1 == len(names(done))
     assert all(state.lease is None for state in lake.opened.journal.view().states.values())
+
+
+def test_definitions_that_change_are_followed(tmp_path: Path) -> None:
+    """
+    One that is applied, one whose next version is published, a policy that is removed and added, and one that is dropped.
+    """
+    lake = LocalLake(tmp_path)
+    lake.add((0, 1))
+    lake.apply(defined("a"))
+
+    def build() -> None:
+        lake.apply(defined("a").replace("sum(v)", "max(v)"))
+        lake.opened.build("a")
+
+    done = followed(
+        lake,
+        lambda: lake.apply(defined("b")),
+        build,
+        lambda: lake.add((1, 5)),
+        lambda: lake.opened.remove_policy("a"),
+        lambda: lake.add((2, 7)),
+        lambda: lake.opened.add_policy("a", start_offset="none"),
+        lambda: lake.opened.drop("b"),
+        lambda: lake.add((3, 9)),
+    )
+
+    assert ["a", "b", "a", "b", "b", "a", "a"] == names(done)
+    assert [9] == [row["v"] for row in lake.rows_of("a")]
+
+
+def test_what_is_dropped_while_it_fails_is_forgotten(tmp_path: Path) -> None:
+    """
+    It fails again and again, until it is dropped; then the process is well, and the name is gone.
+    """
+    lake = LocalLake(tmp_path)
+    lake.listen(Listeners())
+    lake.add((0, 1))
+    lake.apply(defined("hourly"))
+    server: Any = lake.opened.follow_server()
+    answers = []
+
+    class Dropping(Event):
+        """Drops the aggregate when it has failed often enough."""
+
+        def wait(self, timeout: float | None = None) -> bool:  # noqa: ARG002 - it looks as often as it can
+            """Stand between two looks."""
+            answers.append(server.answer("/healthz")[2])
+            if b"failing" in answers[-1]:
+                lake.opened.drop("hourly")
+            elif b'"follows": 0' in answers[-1]:
+                self.set()
+            return super().wait(0.05)
+
+    shutil.move(tmp_path / "raw", tmp_path / "away")
+    failed = list(lake.opened.follow(every=0.0, stop=Dropping()))
+    server.server_close()
+
+    assert ["table.not-found"] * 3 == [one.error.code for one in failed if isinstance(one, Failed)]
+    assert b'"healthy": true' in answers[0], "once is a disturbance"
+    assert b'"healthy": true' in answers[-1]
+    assert b"hourly" not in answers[-1]
