@@ -139,7 +139,7 @@ class Follower:
             return
         self._well("")
         self._heads.clear()
-        with self.lake.together(wanted):
+        with self.lake.journal.listed_once(), self.lake.together(wanted):
             for each in wanted:
                 if stop.is_set():
                     return
