@@ -27,6 +27,7 @@ from materializer.journal.events import Event, Snapshot
 from materializer.journal.folds import Folds
 from materializer.journal.ports import JournalSnapshot, RowStore
 from materializer.journal.probe import LAKE, StoreProbe, probe_of, probed
+from materializer.journal.state import forget_specs
 from materializer.journal.store import JournalStore
 from materializer.journal.transact import transact
 from materializer.journal.view import View
@@ -135,6 +136,8 @@ class Journal:
             if snapshot is seen:
                 return self._view
             folded = 0 if seen is None else snapshot.grown_from(seen)
+            if not folded:
+                forget_specs()
             before = self._view.all if folded else Folds({})
             rows = (row for row in snapshot.rows[folded:] if row.aggregate != LAKE)
             self._seen, self._view = snapshot, View(snapshot.version, before.after(rows))

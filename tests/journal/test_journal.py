@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from materializer.core.language.define import define
 from materializer.core.refresh.invalidation import Entry
 from materializer.core.refresh.plan import Lane, Plan, Recompute, RunReport, TableBase
+from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.spans import Span, SpanSet
 from materializer.journal import store as stores
 from materializer.journal.events import Defined, Delivered, Done, Planned, SourceIdentity
 from materializer.journal.journal import WORTH_FOLDING, Journal
 from materializer.journal.ports import JournalSnapshot
+from materializer.journal.state import spec_of
 from materializer.journal.store import JournalStore
 from materializer.lake.write import vacuum
 
@@ -189,3 +194,21 @@ def test_many_refreshes_are_folded_once(tmp_path: Path) -> None:
             refresh(journal, n)
             journal.tidy()
         assert 4 == len(folds)
+
+
+def test_what_another_process_folds_is_not_remembered_twice(tmp_path: Path) -> None:
+    """
+    A reader that loads all aggregates anew after each fold holds as many definitions as there are, however often.
+    """
+    writer, reader = Journal(tmp_path, snapshot_every=1), Journal(tmp_path)
+    spec = define("bars", "/s", time="ts", width="1 hour", measures={"n": "count(*)"})
+    write(writer, replace(DEFINED, spec=spec.as_json()))
+    held = []
+    for n in range(1, 30):
+        refresh(writer, n)
+        writer.tidy()
+        spec_of(reader.view().named("bars"))
+        gc.collect()
+        held.append(sum(isinstance(each, AggregateSpec) and each is not spec for each in gc.get_objects()))
+
+    assert held[-1] <= held[3]
