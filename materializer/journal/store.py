@@ -24,6 +24,7 @@ import json
 import threading
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
@@ -193,13 +194,13 @@ class JournalStore:
         with self._lock:
             version, _ = self._write(rows, expected_version, mode="overwrite")
             self._remember(JournalSnapshot(version, tuple(rows), version))
-            table = self._table
+            table, self._table = self._table, None  # the library forgets nothing of the commits that it read
             if table is not None:
-                try:
+                with suppress(
+                    DeltaError, OSError
+                ):  # a checkpoint only makes opening quicker; the next snapshot tries again
                     table.create_checkpoint()
                     table.cleanup_metadata()
-                except (DeltaError, OSError):
-                    pass  # the commit succeeded; a checkpoint only makes opening quicker, and the next snapshot tries again
             return version
 
     def mark_of(self, version: int) -> str:
