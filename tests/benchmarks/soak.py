@@ -3,11 +3,11 @@
     python -m tests.benchmarks.soak [--refreshes 10000] [--minutes M] --folder DIR
     python -m tests.benchmarks.soak --summary
 
-A day has 333 steps. Each step commits rows to a source that has thirty days of them and a change feed, mostly one late row, sometimes hundreds, an update or a
-deletion, and refreshes hourly bars and their daily roll-up; in five of a hundred steps Spark computes. After each day the owner of the source compacts it, every
-table is maintained, and the logs are made a day older. Every hundred steps append a line to ``docs/benchmarks/soak.jsonl``: the seconds of
-its refreshes, and the resident memory of Python and of the JVM. The next call with the same folder goes on. At the end both outputs are verified by
-Spark. The first hundred steps of each process warm it up, and count in no ratio.
+A day has 334 refreshes, in 167 steps. Each step commits rows to a source that has thirty days of them and a change feed, mostly one late row, sometimes hundreds, an
+update or a deletion, and refreshes hourly bars and their daily roll-up; in two of fifty steps Spark computes. After each day the owner of the source compacts it,
+every table is maintained, and the logs are made a day older. Every hundred refreshes append a line to ``docs/benchmarks/soak.jsonl``: their seconds, and the
+resident memory of Python and of the JVM. The next call with the same folder goes on. At the end of a call both outputs are verified by Spark. The
+first two hundred refreshes of each process warm it up, and count in no ratio.
 """
 
 from __future__ import annotations
@@ -35,15 +35,21 @@ from tests.benchmarks.trades import DAY, START, timed, trades
 from tests.system.campaign import code, keep, kept
 
 FILE: Final = history.ROOT / "docs" / "benchmarks" / "soak.jsonl"
-A_DAY: Final = 333
-HUNDRED: Final = 100
+A_DAY: Final = 167
+"""Steps of a day."""
+EACH: Final = 50
+"""Steps of a line, of two refreshes each."""
+WARM: Final = 200
+"""Refreshes after which a process is warm."""
 DAYS: Final = 30
 ROWS: Final = 300_000
 SYMBOLS: Final = 10
-BY_SPARK: Final = range(10, HUNDRED, 20)
-"""The steps of each hundred whose refreshes Spark computes."""
-MANY: Final = {20: 1_000, 40: 300, 60: 300, 80: 300}
-"""Rows of the steps of each hundred that have many; the others have one."""
+BY_SPARK: Final = (10, 30)
+"""The steps of each line whose refreshes Spark computes."""
+MANY: Final = {20: 500, 40: 300}
+"""Rows of the steps of each line that have many; the others have one."""
+CHANGED: Final = 35
+"""The step of each line that corrects rows, or deletes some."""
 BARS: Final = """
 CREATE MATERIALIZED VIEW hourly AS SELECT time_bucket('1 hour', ts) AS hour, sym, count(*) AS n, sum(volume) AS volume, max(price) AS high
 FROM trades GROUP BY time_bucket('1 hour', ts), sym;
@@ -73,10 +79,10 @@ class Soak:
 
     def step(self, number: int) -> tuple[float, bool]:
         """Commit rows and refresh; return the seconds of the refreshes, and whether Spark computed them."""
-        rng, at = np.random.default_rng(number), number % HUNDRED
+        rng, at = np.random.default_rng(number), number % EACH
         first = START + int(rng.integers(DAYS)) * DAY
-        if at in (30, 70):
-            self._changed(rng, first, is_update=at == 30)
+        if at == CHANGED:
+            self._changed(rng, first, is_update=number // EACH % 2 == 0)
         else:
             write_deltalake(self.source, trades(rng, MANY.get(at, 1), SYMBOLS, first, DAY), mode="append")
         return timed(lambda: self.refreshed(is_spark=at in BY_SPARK))[0], at in BY_SPARK
@@ -110,7 +116,7 @@ class Soak:
 
 
 def hundreds(options: argparse.Namespace, done: int) -> Any:
-    """Go on after so many steps, and yield what each hundred came to."""
+    """Go on after so many refreshes, and yield what each hundred came to."""
     soak, until = Soak(options.folder, options.memory), time.monotonic() + 60 * options.minutes
     begun = done
     with (
@@ -120,16 +126,16 @@ def hundreds(options: argparse.Namespace, done: int) -> Any:
         while done < options.refreshes and time.monotonic() < until:
             seconds: dict[bool, list[float]] = {False: [], True: []}
             maintained = 0.0
-            for number in range(done, done + HUNDRED):
+            for number in range(done // 2, done // 2 + EACH):
                 taken, is_spark = soak.step(number)
                 seconds[is_spark].append(taken)
                 if (number + 1) % A_DAY == 0:
                     maintained += soak.end_of_day()
-            done += HUNDRED
+            done += 2 * EACH
             memory = {"python_mb": resident(os.getpid()), "jvm_mb": resident(soak.lake.engine().jvm_pid())}
             yield {
                 "done": done,
-                "warm": done - begun > HUNDRED,
+                "warm": done - begun > WARM,
                 "here": round(sum(seconds[False]), 2),
                 "spark": round(sum(seconds[True]), 2),
                 "here_median": round(median(seconds[False]), 4),
@@ -148,7 +154,7 @@ def summary(entries: Sequence[dict[str, Any]]) -> str:
     run = [entry for entry in entries if entry["run"] == entries[-1]["run"]]
     warm = [entry for entry in run if entry["warm"]]
     if not warm:
-        return f"{run[-1]['done']} steps; nothing is warm yet"
+        return f"{run[-1]['done']} refreshes; nothing is warm yet"
     processes = {entry["process"]: [e for e in warm if e["process"] == entry["process"]] for entry in warm}
     longest = max(processes.values(), key=len)
     part = max(len(longest) // 5, 1)
@@ -162,7 +168,7 @@ def summary(entries: Sequence[dict[str, Any]]) -> str:
         for what, of in (("the process", "here"), ("Spark", "spark"))
     )
     return (
-        f"At `{run[0]['commit']}`, {run[0]['at'][:10]}: {run[-1]['done']:,} steps of two refreshes in {len(processes)} processes; the last hundred to the first: "
+        f"At `{run[0]['commit']}`, {run[0]['at'][:10]}: {run[-1]['done']:,} refreshes in {len(processes)} processes; the last hundred to the first: "
         f"{ratios}; memory of the longest process, last fifth to first: Python {grown('python_mb'):.3f} ({longest[-1]['python_mb']:.0f} MB), "
         f"JVM {grown('jvm_mb'):.3f} ({longest[-1]['jvm_mb']:.0f} MB); maintenance {sum(e['maintain'] for e in run):.0f} s in all"
     )
@@ -171,7 +177,7 @@ def summary(entries: Sequence[dict[str, Any]]) -> str:
 def main() -> None:
     """Read the options, go on, and print what it came to."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--refreshes", type=int, default=10_000, help="steps in all")
+    parser.add_argument("--refreshes", type=int, default=10_000, help="refreshes in all")
     parser.add_argument("--minutes", type=float, default=600, help="end before so many are over")
     parser.add_argument("--memory", default="1g", help="the heap of Spark")
     parser.add_argument("--folder", type=Path, help="where the lake is, which the next call goes on with")
