@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from materializer.config import BESIDE_A_CLUSTER
 from materializer.core.aggregates.python import PythonAggregate, by_name
+from materializer.errors import UsageError
 from materializer.errors.base import know
 from materializer.journal.journal import Journal
 from materializer.lake import places
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from materializer.services.commit.lake import OutputHandler
     from materializer.services.report.page.pages import Pages
     from materializer.services.report.page.ports import ReportServer
+    from materializer.services.schedule.health import Health
     from materializer.spark.run.spark import Spark
 
 
@@ -98,8 +100,8 @@ def wired(
     return lake, executor
 
 
-def listeners(config: Config, journal: Journal) -> Listeners | None:
-    """Return the listeners that the settings ask for, None if they ask for none; each is loaded by the first activity."""
+def listeners(config: Config, journal: Journal) -> Listeners:
+    """Return the listeners that the settings ask for; each is loaded by the first activity."""
     listening: list[Listening] = []
     if config.openlineage.is_on:
 
@@ -125,7 +127,7 @@ def listeners(config: Config, journal: Journal) -> Listeners | None:
             return by_otlp(config, journal)
 
         listening.append(Listening("OTLP of metrics", otlp))
-    return Listeners(listening, config.listener_seconds) if listening else None
+    return Listeners(listening, config.listener_seconds)
 
 
 def _library() -> ExpectationLibrary:
@@ -147,3 +149,28 @@ def page_server(pages: Pages, port: int) -> ReportServer:
     from materializer.adapters.page.server import PageServer
 
     return PageServer(pages, port)
+
+
+def follow_server(lake: Lake, health: Health, port: int) -> ReportServer:
+    """Return the same server with ``/metrics`` and ``/healthz`` about a process that stays; it reads by a journal of its own.
+
+    Args:
+        lake: The lake that the process follows; its activities are counted from now on.
+        health: How the process is doing.
+        port: The port.
+    """
+    from materializer.adapters.metrics.listener import Metrics, scraped
+    from materializer.adapters.page.probes import Probes
+    from materializer.adapters.page.server import PageServer
+    from materializer.services.report.page.pages import Pages
+
+    beside, _ = wired(lake.root, lake.config, None, (), {}, lambda _: None)
+    try:
+        counted = scraped(lake.root)
+    except UsageError:
+        counted = None  # which '/metrics' says
+    server = PageServer(Pages(beside), port, Probes(health, None if counted is None else counted.text))
+    if counted is not None:
+        heard = Metrics(lake.journal, counted.take)
+        lake.listeners.add(Listening("what is scraped", lambda: heard))
+    return server

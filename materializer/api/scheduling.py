@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from materializer.api.opened import OpenedLake
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
     from materializer.services.definitions.changes import DefinitionChange
     from materializer.services.protocol.decision import RunNote
     from materializer.services.refresh.reports import RunDone
+    from materializer.services.report.page.ports import ReportServer
     from materializer.services.schedule.following import Failed, Followed
+    from materializer.services.schedule.health import Health
     from materializer.services.schedule.policies import PolicyReport, PolicyState
 
 
@@ -135,7 +138,29 @@ class Scheduling(OpenedLake):
             if isinstance(error, SparkDiedError):
                 self._executor.start_again()
 
-        return Follower(self._lake, self._policies, every, failed).follow(name, stop)
+        return Follower(self._lake, self._policies, every, failed, self._health).follow(name, stop)
+
+    def follow_server(self, port: int = 0) -> ReportServer:
+        """Return a server of the report page, as :meth:`report_server` does, which also answers programs about :meth:`follow`.
+
+        ``/healthz`` is 200, or 503 with the reasons; ``/metrics`` has what refreshes did since the server was made, for
+        Prometheus. Both need no token and have no rows.
+
+        Args:
+            port: The port; 0 for a free one.
+
+        Raises:
+            UsageError: If the port is taken or not allowed.
+        """
+        from materializer.wiring import follow_server
+
+        return follow_server(self._lake, self._health, port)
+
+    @cached_property
+    def _health(self) -> Health:
+        from materializer.services.schedule.health import Health
+
+        return Health()
 
     def due(self, name: str | None = None, now: Instant = None) -> list[tuple[str, str]]:
         """Return (aggregate, policy) of every policy whose schedule was due since its last run, parents first.

@@ -27,6 +27,7 @@ from materializer.journal.events import Event, Snapshot
 from materializer.journal.folds import Folds
 from materializer.journal.ports import JournalSnapshot, RowStore
 from materializer.journal.probe import LAKE, StoreProbe, probe_of, probed
+from materializer.journal.state import forget_specs
 from materializer.journal.store import JournalStore
 from materializer.journal.transact import transact
 from materializer.journal.view import View
@@ -34,6 +35,8 @@ from materializer.lake import places
 
 WORTH_FOLDING: Final = 10
 """Maintenance folds this many commits or more into one file."""
+_LATER: Final = 5
+"""So many times as many commits may come before a fold where many aggregates are refreshed one after the other."""
 _LOG: Final = logging.getLogger("materializer")
 _HISTORY_KINDS: Final = ("planned", "audited", "done", "aborted", "switched")
 
@@ -133,6 +136,8 @@ class Journal:
             if snapshot is seen:
                 return self._view
             folded = 0 if seen is None else snapshot.grown_from(seen)
+            if not folded:
+                forget_specs()
             before = self._view.all if folded else Folds({})
             rows = (row for row in snapshot.rows[folded:] if row.aggregate != LAKE)
             self._seen, self._view = snapshot, View(snapshot.version, before.after(rows))
@@ -238,13 +243,16 @@ class Journal:
             Warnings, for the report of a command: what it wrote before is published, and the next command tries again.
         """
         with _warned() as warnings:
-            if self._store.commits_since_snapshot() >= self._snapshot_every:
-                self._fold()
+            self._fold_from(self._snapshot_every * (_LATER if self._lists_later else 1))
             if self._lists_later:
                 self._is_unlisted = True
             else:
                 self._share(self.view())
         return tuple(warnings)
+
+    def _fold_from(self, commits: int) -> None:
+        if self._store.commits_since_snapshot() >= commits:
+            self._fold()
 
     def _share(self, view: View) -> None:
         """Write the list of aggregates, and what new processes start from."""
@@ -257,7 +265,7 @@ class Journal:
 
     @contextmanager
     def listed_once(self) -> Iterator[None]:
-        """Write what other processes read once after the block, and not after each refresh in it, because it is of all aggregates."""
+        """Fold, and write what other processes read, once after the block and not after each refresh in it: both are of all aggregates."""
         self._lists_later = True
         try:
             yield
@@ -266,6 +274,7 @@ class Journal:
             if self._is_unlisted:
                 self._is_unlisted = False
                 with _warned() as warnings:
+                    self._fold_from(self._snapshot_every)
                     self._share(self.view())
                 for warning in warnings:
                     _LOG.warning("%s", warning)
@@ -286,8 +295,7 @@ class Journal:
 
         Two processes may do this at the same time.
         """
-        if self._store.commits_since_snapshot() >= WORTH_FOLDING:
-            self._fold()
+        self._fold_from(WORTH_FOLDING)
         if self._history.commits_since_snapshot() >= WORTH_FOLDING:
             snapshot = self._history.read()
             with suppress(JournalConflictError):
@@ -311,7 +319,7 @@ class Journal:
         try:
             self._checkpoint("fold_history")
             if ended:
-                self._history.append(ended, expected_version=self._history.read().version)
+                self._history.append(ended, expected_version=self._history.version())
             self._checkpoint("fold_journal")
             version = self._store.snapshot(rows, expected_version=view.version)
         except JournalConflictError:

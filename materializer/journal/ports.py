@@ -49,6 +49,9 @@ class RowStore(Protocol):
             StorageError: If it cannot be read.
         """
 
+    def version(self) -> int:
+        """Return the newest version, -1 without a table, without reading rows; raises as :meth:`read`."""
+
     def append(self, rows: Sequence[Row], *, expected_version: int, mark: str = "") -> int:
         """Append rows in one commit, if the table still has *expected_version*, and return the new version.
 
@@ -57,7 +60,7 @@ class RowStore(Protocol):
 
         Args:
             rows: At least one, in order.
-            expected_version: What :meth:`read` returned; -1 creates the table.
+            expected_version: What :meth:`read` or :meth:`version` returned; -1 creates the table.
             mark: What the commit is recognised by; "" if none is needed.
 
         Raises:

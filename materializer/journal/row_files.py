@@ -40,6 +40,15 @@ def append_of(name: str, size: int, rows: int, version: int, note: str) -> bytes
     return "\n".join(json.dumps(action) for action in actions).encode()
 
 
+def file_of(rows: Sequence[Row], version: int) -> bytes:
+    """Return the rows of one commit as a Parquet file."""
+    import pyarrow.parquet as pq  # noqa: PLC0415 - what only makes a table loads less
+
+    sink = pa.BufferOutputStream()
+    pq.write_table(table_of(rows, version), sink, compression="snappy")
+    return bytes(sink.getvalue())
+
+
 def table_of(rows: Sequence[Row], version: int) -> pa.Table:
     """Return the rows of one commit, each with its version and its position."""
     columns: list[list[Any]] = [

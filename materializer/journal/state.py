@@ -244,6 +244,11 @@ def spec_of(state: AggregateState) -> AggregateSpec:
     return known[1]
 
 
+def forget_specs() -> None:
+    """Forget the definitions that were read, because the JSON of all aggregates is loaded anew, and is other objects then."""
+    _SPECS.clear()
+
+
 class NamedStates(Mapping[str, AggregateState], ABC):
     """Aggregates by id, which are also found by what is asked for, so that the others need not be read."""
 

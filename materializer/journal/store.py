@@ -24,6 +24,7 @@ import json
 import threading
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
@@ -43,7 +44,7 @@ from materializer.journal import start
 from materializer.journal.codec import UNREADABLE, Row
 from materializer.journal.ports import JournalSnapshot
 from materializer.journal.row_reading import BACKUP, Numbered, queried, rows_of_file
-from materializer.journal.walk import REPLACES, is_plain, note_of, since_replaced
+from materializer.journal.walk import REPLACES, added_by, is_plain, note_of, since_replaced
 from materializer.lake import places
 from materializer.lake.failures import translated
 from materializer.lake.links import refuse_around
@@ -85,6 +86,8 @@ class JournalStore:
         self._shared: start.Start | None = None
         self._is_shared = self._may_start = name == "journal" and not places.is_local(self.path)
         self._look: object = None
+        self._at = -1
+        """The version that was looked at last without its rows."""
         self._lock = threading.RLock()
 
     def read(self) -> JournalSnapshot:
@@ -101,6 +104,15 @@ class JournalStore:
                 snapshot = self._newest()
                 self._look = look if snapshot.version >= 0 else None
             return self._cached
+
+    def version(self) -> int:
+        """Return the newest version without reading rows; costs as much as :meth:`read` when nothing changed, and raises as it."""
+        with self._lock:
+            run = tail(self.path, self._at) if self._at >= 0 else []
+            if not run and not is_begun(self.path):
+                return self.read().version
+            self._at = self._at + len(run) - 1 if run else latest_version(self.path)
+            return self._at
 
     def _newest(self) -> JournalSnapshot:
         cached, known = (self._cached, self._known) if self._cached.version >= 0 else self._started()
@@ -182,13 +194,13 @@ class JournalStore:
         with self._lock:
             version, _ = self._write(rows, expected_version, mode="overwrite")
             self._remember(JournalSnapshot(version, tuple(rows), version))
-            table = self._table
+            table, self._table = self._table, None  # the library forgets nothing of the commits that it read
             if table is not None:
-                try:
+                with suppress(
+                    DeltaError, OSError
+                ):  # a checkpoint only makes opening quicker; the next snapshot tries again
                     table.create_checkpoint()
                     table.cleanup_metadata()
-                except (DeltaError, OSError):
-                    pass  # the commit succeeded; a checkpoint only makes opening quicker, and the next snapshot tries again
             return version
 
     def mark_of(self, version: int) -> str:
@@ -292,21 +304,16 @@ class JournalStore:
         Raises:
             JournalConflictError: If the journal is not at *expected*; nothing was committed.
         """
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        from materializer.journal.row_files import append_of, table_of
+        from materializer.journal.row_files import append_of, file_of
 
         version = expected + 1
         is_looked_at = places.is_local(self.path) or self._cached.version != expected  # a store would be asked for it
         if is_looked_at and len(tail(self.path, expected)) != 1:
             raise self._conflict(expected)
-        name, table = f"part-{uuid4()}.snappy.parquet", table_of(rows, version)
-        sink = pa.BufferOutputStream()
-        pq.write_table(table, sink, compression="snappy")
-        commit = append_of(name, sink.tell(), len(rows), version, note)
+        name, content = f"part-{uuid4()}.snappy.parquet", file_of(rows, version)
+        commit = append_of(name, len(content), len(rows), version, note)
         with translated(self.path, "writing to", wrote="nothing was committed"):
-            places.put(f"{self.path}/{name}", sink.getvalue().to_pybytes())
+            places.put(f"{self.path}/{name}", content)
             made = places.put_if_absent(commit_file(self.path, version), commit)
         if made is None:
             raise self._conflict(expected)
@@ -375,7 +382,7 @@ class JournalStore:
         try:
             return rows_of_file(self.path, name)
         except JournalError as exc:
-            commit = commit or self._commit_of(name)
+            commit = commit or added_by(self.path, name, -1 if self._table is None else self._table.version())
             if commit is None or not isinstance(exc.__cause__, (OSError, pa.ArrowException)):
                 raise
             try:
@@ -383,18 +390,6 @@ class JournalStore:
             except KeyError:
                 raise exc from exc.__cause__
             return [(commit.version, 0, Row(str(owner), UNREADABLE, "", exc.message))]
-
-    def _commit_of(self, name: str) -> Commit | None:
-        """Return the newest commit that added a file, None when the log does not show it."""
-        version = -1 if self._table is None else self._table.version()
-        try:
-            for number in range(version, -1, -1):
-                commit = read_commit(self.path, number)
-                if any(f.path == name for f in commit.adds):
-                    return commit
-        except (LogGapError, SourceDamagedError):
-            return None
-        return None
 
     def _loaded(self, newest: int | None) -> JournalSnapshot:
         forget(self.path)

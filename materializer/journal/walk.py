@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+from materializer.errors import LogGapError, SourceDamagedError
 from materializer.lake.log import Commit, read_commit
 
 REPLACES: Final = "replaces"
@@ -36,3 +37,21 @@ def is_plain(commit: Commit) -> bool:
     """Return whether a commit only appended rows."""
     is_same = commit.metadata is None and commit.protocol is None and not commit.removes
     return is_same and all(f.data_change and not f.has_deletion_vector for f in commit.adds)
+
+
+def added_by(path: str, name: str, newest: int) -> Commit | None:
+    """Return the newest commit that added a file; None where the log does not show it.
+
+    Args:
+        path: The table.
+        name: The file.
+        newest: The commit to begin with.
+    """
+    try:
+        for number in range(newest, -1, -1):
+            commit = read_commit(path, number)
+            if any(file.path == name for file in commit.adds):
+                return commit
+    except (LogGapError, SourceDamagedError):
+        return None
+    return None

@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 _Fact = TypeVar("_Fact")
 MOST_KEPT: Final = 4_000
 """Of how many tables a process keeps what it knows when they are not in use: the tables of a thousand aggregates."""
+LEAST_UPDATES: Final = 20
+"""A handle may be opened anew after so many commits: the library forgets nothing of the commits that it read, some 5 kB of each."""
+FILES_OF_UPDATE: Final = 500
+"""So many files of the table ask for another commit, because opening takes as long as there are files."""
 _NEAR: Final = 10
 """So many of the newest commits are read for the number of a table that was not looked at before."""
 _LOOK: Final[ContextVar[object]] = ContextVar("look", default=None)
@@ -86,6 +90,7 @@ class DeltaFolder:
         self.path = str(path).rstrip("/")
         self._table: DeltaTable | None = None
         self._identity: places.Identity | None = None
+        self._opened_at = self._asked_at = 0
         self._look: object = None
         self._history = object()  # a new one whenever the table may have become another one
         self._carried: dict[str, tuple[int, int | None, str]] = {}  # version, number, plan
@@ -302,13 +307,27 @@ class DeltaFolder:
         if self._table is not None:
             run = tail(self.path, self._table.version())
             if run and run[0] == self._identity and (len(run) == 1 or self._update(self._table, run)):
-                return self._table
+                return self._renewed(self._table)
         forget(self.path)
         self._history = object()
         self._carried.clear()
         self._table = None
         table = open_table(self.path)
         self._identity = identity(self.path, table.version())
+        self._opened_at = self._asked_at = table.version()
+        return table
+
+    def _renewed(self, table: DeltaTable) -> DeltaTable:
+        """Return an open table, opened anew at the same version if it was updated often."""
+        version = table.version()
+        if version < self._asked_at + LEAST_UPDATES:
+            return table
+        self._asked_at = version
+        if (version - self._opened_at) * FILES_OF_UPDATE < len(table.file_uris()):
+            return table
+        self._opened_at = version
+        with suppress(MaterializerError):  # the handle that is there is right
+            return open_table(self.path, version)
         return table
 
     def _update(self, table: DeltaTable, run: list[places.Identity]) -> bool:

@@ -5,7 +5,7 @@ but the last, and when it ends. Listeners never change what a command does: they
 command waits for them at its end, for a limited time; and what goes wrong in them becomes a warning. After a failure or a delay a
 listener hears nothing for :data:`PAUSE` seconds, so a dead endpoint costs a loop over many aggregates one wait.
 
-Without listeners, which is the default, :func:`activity` does nothing, and nothing that listens is imported.
+Without a listener, which is the default, :func:`activity` does nothing, and nothing that listens is imported.
 
 What a command does at the moment is its *phase*. Services tell it by :func:`tell_phase`; a watch hears it by :func:`hearing`.
 """
@@ -238,8 +238,16 @@ class Listeners:
         patience: Seconds that a command waits for each of them when an activity ends.
     """
 
-    def __init__(self, listening: Sequence[Listening], patience: float) -> None:
+    def __init__(self, listening: Sequence[Listening] = (), patience: float = 5.0) -> None:
+        self._patience = patience
         self._threads = [_Thread(each, patience) for each in listening]
+
+    def __len__(self) -> int:
+        return len(self._threads)
+
+    def add(self, listening: Listening) -> None:
+        """Let one more hear of the activities that begin from now on."""
+        self._threads.append(_Thread(listening, self._patience))
 
     def tell(self, message: Callable[[Listener], None]) -> None:
         """Let each listener do something, in its own time."""
@@ -337,7 +345,7 @@ class Telling:
 
     def __init__(
         self,
-        listeners: Listeners | None,
+        listeners: Listeners,
         activity: Activity | None,
         now: Callable[[], AggregateState | None] = lambda: None,
     ) -> None:
@@ -350,7 +358,7 @@ class Telling:
     def ran(self, plan: Plan, report: RunReport, verdict: Mapping[str, Any], *, is_last: bool) -> None:
         """Tell of one run."""
         activity = self._activity
-        if self._listeners is None or activity is None:
+        if activity is None:
             return
         self._runs.append(ActivityRun(plan, report, verdict))
         if not is_last:
@@ -378,7 +386,7 @@ class Telling:
 
     def _ended(self, ending: Ending, state: AggregateState, **known: Any) -> tuple[str, ...]:
         activity = self._activity
-        if self._listeners is None or activity is None or self._has_ended:
+        if activity is None or self._has_ended:
             return ()
         self._has_ended = True
         now = time.time()
@@ -390,7 +398,7 @@ class Telling:
         return self._listeners.wait()
 
 
-_SILENT: Final = Telling(None, None)
+_SILENT: Final = Telling(Listeners(), None)
 
 
 def log(warnings: Sequence[str]) -> None:
@@ -401,7 +409,7 @@ def log(warnings: Sequence[str]) -> None:
 
 @contextmanager
 def activity(
-    listeners: Listeners | None,
+    listeners: Listeners,
     kind: ActivityKind,
     state: AggregateState,
     root: str,
@@ -414,7 +422,7 @@ def activity(
     """Tell listeners that an activity begins; if an error leaves the block, tell that it stopped.
 
     Args:
-        listeners: The listeners; None for none.
+        listeners: The listeners.
         kind: What it does.
         state: The aggregate.
         root: Root of the lake.
@@ -423,7 +431,7 @@ def activity(
         policy: The refresh policy that asked for it.
         now: Returns the aggregate as the journal was read last, for an activity that is stopped.
     """
-    if listeners is None:
+    if not listeners:
         yield _SILENT
         return
     begun = Activity(kind, state, root, time.time(), start, end, policy)

@@ -389,7 +389,7 @@ def test_a_person_without_the_token_reads_what_to_open(chromium: Any, url: str) 
     answer = page.goto(url.replace(urlsplit(url).path, "/"))
 
     assert answer.status == 403
-    assert "open the address that 'materializer report --serve' printed" in page.inner_text("body")
+    assert "open the address that the command with '--serve' printed" in page.inner_text("body")
     page.close()
 
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from materializer.core.language.define import define
 from materializer.core.refresh.invalidation import Entry
 from materializer.core.refresh.plan import Lane, Plan, Recompute, RunReport, TableBase
+from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.spans import Span, SpanSet
 from materializer.journal import store as stores
 from materializer.journal.events import Defined, Delivered, Done, Planned, SourceIdentity
 from materializer.journal.journal import WORTH_FOLDING, Journal
+from materializer.journal.ports import JournalSnapshot
+from materializer.journal.state import spec_of
 from materializer.journal.store import JournalStore
 from materializer.lake.write import vacuum
 
@@ -136,3 +142,73 @@ def test_threads_read_the_same_journal(tmp_path: Path, monkeypatch: pytest.Monke
 
     assert {} == found.broken
     assert writer.view().states == found.states == journal.view().states
+
+
+def test_folding_reads_no_history(tmp_path: Path) -> None:
+    """
+    It is only added to, so a process that stays does not hold every refresh that there ever was, and a new one does not read them.
+    """
+
+    class Read(JournalStore):
+        """Counts how often its rows are read."""
+
+        times = 0
+
+        def read(self) -> JournalSnapshot:
+            """Read, and count."""
+            self.times += 1
+            return super().read()
+
+    made = {name: Read(tmp_path, name) for name in ("journal", "history")}
+    journal = Journal(tmp_path, snapshot_every=5, stores=made.__getitem__)
+    write(journal, DEFINED)
+    for n in range(1, 20):
+        refresh(journal, n)
+        journal.tidy()
+    before, other = made["history"].times, Journal(tmp_path, snapshot_every=1)
+    refresh(other, 20)
+    other.tidy()
+    refresh(journal, 21)
+    Journal(tmp_path, snapshot_every=1).tidy()
+
+    assert before <= 1, "before there is a table"
+    assert list(range(1, 22)) == sorted({row["n"] for row in Journal(tmp_path).history("a1")})
+
+
+def test_many_refreshes_are_folded_once(tmp_path: Path) -> None:
+    """
+    After the block in which they are listed once; a block of very many is folded in between.
+    """
+    journal = Journal(tmp_path, snapshot_every=5)
+    write(journal, DEFINED)
+    folds: list[str] = []
+    journal = Journal(tmp_path, snapshot_every=5, on_checkpoint=folds.append)
+    with journal.listed_once():
+        for n in range(1, 9):
+            refresh(journal, n)
+            journal.tidy()
+        assert [] == folds
+    assert ["fold_history", "fold_journal"] == folds
+    with journal.listed_once():
+        for n in range(9, 25):
+            refresh(journal, n)
+            journal.tidy()
+        assert 4 == len(folds)
+
+
+def test_what_another_process_folds_is_not_remembered_twice(tmp_path: Path) -> None:
+    """
+    A reader that loads all aggregates anew after each fold holds as many definitions as there are, however often.
+    """
+    writer, reader = Journal(tmp_path, snapshot_every=1), Journal(tmp_path)
+    spec = define("bars", "/s", time="ts", width="1 hour", measures={"n": "count(*)"})
+    write(writer, replace(DEFINED, spec=spec.as_json()))
+    held = []
+    for n in range(1, 30):
+        refresh(writer, n)
+        writer.tidy()
+        spec_of(reader.view().named("bars"))
+        gc.collect()
+        held.append(sum(isinstance(each, AggregateSpec) and each is not spec for each in gc.get_objects()))
+
+    assert held[-1] <= held[3]

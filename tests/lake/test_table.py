@@ -298,3 +298,20 @@ def test_commits_of_a_recreated_table_are_read_anew(trades) -> None:
         (commit,) = folder.commits(0, 1)
 
     assert old.adds[0].path != commit.adds[0].path
+
+
+def test_a_handle_that_was_updated_often_is_opened_anew(trades) -> None:
+    """
+    The library keeps what it read of each commit, so a process that stays would grow with the commits that it sees. What the handle
+    says is the same.
+    """
+    table = trades()
+    folder, handles = DeltaFolder(table.path), []
+    for version in range(1, 46):
+        table.append((version, "a", 1))
+        if version % 2:  # it need not see each
+            assert version == folder.head().version
+            handles.append(folder.opened())
+            assert version == handles[-1].version()
+
+    assert 3 == len({id(handle) for handle in handles})

@@ -195,7 +195,7 @@ class LocalLake(Lake):
         self.wired = replace(self.wired, config=config or self.wired.config, local=local)
         self.opened = Opened(self.wired, Executor(Config(), None, {}, started=engine or NoSpark()))  # type: ignore[arg-type]
 
-    def listen(self, listeners: Listeners | None) -> None:
+    def listen(self, listeners: Listeners) -> None:
         """Tell listeners of what is done from now on."""
         self.wired = replace(self.wired, listeners=listeners)
         self.opened = Opened(self.wired, Executor(Config(), None, {}, started=NoSpark()))  # type: ignore[arg-type]

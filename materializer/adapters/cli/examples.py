@@ -40,7 +40,11 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "policy list": ("materializer policy list bars_1h --now 2024-03-03",),
     "policy remove": ("materializer policy remove bars_1h --policy weekly",),
     "policy run": ("materializer policy run bars_1h --policy weekly --now 2024-03-20", "materializer policy run --due"),
-    "run": ("materializer run", "materializer run bars_1h --every 500ms --json"),
+    "run": (
+        "materializer run",
+        "materializer run bars_1h --every 500ms --json",
+        "materializer run --serve --port 9180",
+    ),
     "status": ("materializer status", "materializer status bars_1h --json"),
     "history": ("materializer history bars_1h --limit 5",),
     "show": (

@@ -329,6 +329,9 @@ Port: TypeAlias = Annotated[
     int | None,
     Option("--port", min=0, max=65535, help="With --serve, the port; a free one without it.", metavar="N"),
 ]
+ServeToo: TypeAlias = Annotated[
+    bool, Option("--serve", help="Also show the page, /metrics and /healthz on this machine.")
+]
 Every: TypeAlias = Annotated[str, Option("--every", help="Time between two looks at the sources.", metavar="LENGTH")]
 Interval: TypeAlias = Annotated[
     float, Option("--interval", min=0.1, help="Seconds between two looks at the journal.", metavar="S")

@@ -33,6 +33,10 @@ class MemoryStore(RowStore):
         """See :class:`RowStore`."""
         return self._client.newest().state
 
+    def version(self) -> int:
+        """See :class:`RowStore`."""
+        return self.read().version
+
     def append(self, rows: Sequence[Row], *, expected_version: int, mark: str = "") -> int:
         """See :class:`RowStore`."""
         if not rows:

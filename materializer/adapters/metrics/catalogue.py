@@ -104,6 +104,11 @@ FULFILLED: Final = Metric(
     "gauge",
     "1 if the aggregate is as fresh as it promises, 0 if not; absent if not known.",
 )
+HEALTHY: Final = Metric(
+    "materializer_healthy",
+    "gauge",
+    "1 while `materializer run` does its work, else 0; only at its `/metrics`, without the label `aggregate`.",
+)
 
 METRICS: Final = (
     REFRESHES,
@@ -125,5 +130,6 @@ METRICS: Final = (
     STALENESS,
     PROMISE,
     FULFILLED,
+    HEALTHY,
 )
 """All metrics, in the order of the page."""

@@ -13,6 +13,7 @@ from materializer.services.activity import Activity, ActivityEnd, ActivityRun
 from materializer.services.report.status import Looker
 
 if TYPE_CHECKING:
+    from materializer.adapters.metrics.scraped import Scraped
     from materializer.config import Config
     from materializer.journal.journal import Journal
 
@@ -64,6 +65,22 @@ def in_files(config: Config, journal: Journal) -> Metrics:
     except ModuleNotFoundError as exc:
         raise _missing(exc) from exc
     return Metrics(journal, Textfile(folder).take)
+
+
+def scraped(lake: str) -> Scraped:
+    """Return what Prometheus scrapes; its ``take`` is a way.
+
+    Args:
+        lake: Root of the lake.
+
+    Raises:
+        UsageError: If `prometheus_client` is not installed.
+    """
+    try:
+        from materializer.adapters.metrics.scraped import Scraped  # noqa: PLC0415 (an optional library)
+    except ModuleNotFoundError as exc:
+        raise _missing(exc) from exc
+    return Scraped(lake)
 
 
 def by_otlp(config: Config, journal: Journal) -> Metrics:

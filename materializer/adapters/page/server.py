@@ -1,5 +1,7 @@
 """The report page from a server on this machine: bound to the loopback address, it reads, and answers who has its address.
 
+A process that stays also answers programs, see :mod:`materializer.adapters.page.probes`.
+
 Any page in a browser, and any program, can send requests to the loopback address. So an address has a token of the
 process, which only who saw the address knows; what another site asks is refused; and a slow client holds one of few
 connections for some seconds.
@@ -20,6 +22,7 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from materializer.adapters.page.files import ASSETS, asset, first_html
+from materializer.adapters.page.probes import Answer, Probes
 from materializer.errors import MaterializerError, UnknownAggregateError, UsageError
 from materializer.services.report.page.pages import Pages
 
@@ -30,14 +33,17 @@ PATIENCE: Final = 10.0
 """Seconds that a client has to send a request, and to take an answer."""
 CONNECTIONS: Final = 32
 """Connections at a time; a browser opens six."""
+MOST_MADE: Final = 8
+"""Pages that stay in memory."""
 OPEN_IT: Final = (
-    "open the address that 'materializer report --serve' printed; it has a token, without which nothing is shown"
+    "open the address that the command with '--serve' printed; it has a token, without which nothing is shown"
 )
 _TYPES: Final = {
     ".css": "text/css",
     ".js": "text/javascript",
     ".html": "text/html",
     ".txt": "text/plain",
+    ".prom": "text/plain; version=0.0.4",
     ".json": "application/json",
 }
 _HEADERS: Final = {
@@ -70,6 +76,7 @@ class PageServer(ThreadingHTTPServer):
     Args:
         pages: What it shows.
         port: The port; 0 for a free one.
+        probes: Answers programs about the process; None where it does not stay.
         patience: Seconds that a client has to send a request.
 
     Raises:
@@ -80,8 +87,11 @@ class PageServer(ThreadingHTTPServer):
     allow_reuse_address = True
     request_queue_size = 128  # so that who is sent away is sent away at once
 
-    def __init__(self, pages: Pages, port: int = 0, *, patience: float = PATIENCE) -> None:
+    def __init__(
+        self, pages: Pages, port: int = 0, probes: Probes | None = None, *, patience: float = PATIENCE
+    ) -> None:
         self.pages = pages
+        self.probes = probes
         self.patience = patience
         self._token = token_hex(16)
         self._made: dict[str, tuple[int, float, bytes]] = {}
@@ -104,12 +114,14 @@ class PageServer(ThreadingHTTPServer):
         """The names under which this server is asked."""
         return {f"{name}:{self.server_port}" for name in (ADDRESS, "localhost")}
 
-    def answer(self, path: str) -> tuple[HTTPStatus, str, bytes]:
-        """Return the status, the kind and the content of an answer to a path.
+    def answer(self, path: str) -> Answer:
+        """Return the answer to a path.
 
         Raises:
-            NotAnswered: If the path has not the token.
+            NotAnswered: If the path has not the token, which probes do not need.
         """
+        if self.probes is not None and (found := self.probes.answer(path)) is not None:
+            return found
         _, token, *rest = path.split("/", 2) if path.startswith("/") else ("", "")
         if not rest or not compare_digest(token.encode(), self._token.encode()):
             raise NotAnswered(HTTPStatus.FORBIDDEN, OPEN_IT)
@@ -160,7 +172,9 @@ class PageServer(ThreadingHTTPServer):
             else:
                 page = self.pages.aggregate(name.removeprefix("data/").removesuffix(".json"))
                 content = json.dumps(page, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
-            self._made = {key: old for key, old in self._made.items() if old[0] == version}
+            self._made = {key: old for key, old in self._made.items() if old[0] == version and key != name}
+            while len(self._made) >= MOST_MADE:
+                del self._made[next(iter(self._made))]
             self._made[name] = version, now, content
             return content
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from materializer.core.refresh.lateness import KNOWN_AT
 from materializer.errors import MaterializerError
 from materializer.lake.reads import Reader, SharedReads
+from materializer.services.activity import Listeners
 from materializer.services.aggregate import Aggregate
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from materializer.journal.journal import Journal
     from materializer.journal.state import AggregateState
     from materializer.local.executor import LocalExecutor
-    from materializer.services.activity import Listeners
     from materializer.services.commit.lease import WriteLease
     from materializer.services.commit.ports import DeltaPorts
     from materializer.services.observe.observe import Observation
@@ -51,7 +51,7 @@ class Lake:
         handlers: Output handlers by name.
         local: Computes what is small in this process; None if Spark computes everything.
         reads: Lets the aggregates of one command read the same file once.
-        listeners: Hear of activities; None for none.
+        listeners: Hear of activities.
         starting: Returns the seconds that starting Spark takes, 0 where it runs.
     """
 
@@ -64,7 +64,7 @@ class Lake:
     handlers: Mapping[str, OutputHandler] = field(default_factory=dict)
     local: LocalExecutor | None = None
     reads: SharedReads = field(default_factory=SharedReads)
-    listeners: Listeners | None = None
+    listeners: Listeners = field(default_factory=Listeners)
     starting: Callable[[], float] = lambda: 0.0
 
     @property

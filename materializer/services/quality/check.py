@@ -104,7 +104,7 @@ class Checker:
         engine: Starts Spark on first use.
         library: Loads the library of expectations on first use.
         on_checkpoint: Called when the answers are there, and when the journal has them.
-        listeners: Hear of the check; None for none.
+        listeners: Hear of the check.
         local: Checks what is small in this process; None if Spark checks everything.
     """
 
@@ -113,7 +113,7 @@ class Checker:
     engine: Callable[[], Spark]
     library: Library
     on_checkpoint: Callable[[str], None] = lambda _: None
-    listeners: Listeners | None = None
+    listeners: Listeners = field(default_factory=Listeners)
     local: LocalExecutor | None = None
 
     def check(

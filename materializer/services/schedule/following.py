@@ -20,10 +20,12 @@ from materializer.errors import LeaseHeldError, MaterializerError
 from materializer.journal.state import AggregateState
 from materializer.journal.view import View
 from materializer.lake.table import DeltaFolder, TableHead, one_look
+from materializer.services.activity import hearing
 from materializer.services.aggregate import timed
 from materializer.services.commit.lake import Lake
 from materializer.services.definitions import lineage
 from materializer.services.observe.dirty import dirty_below_newest
+from materializer.services.schedule.health import AT_REST, AT_WORK, Health
 from materializer.services.schedule.policies import Policies, PolicyReport, now_to_look, policy_states
 
 MOST_PATIENCE: Final = 300.0
@@ -78,14 +80,18 @@ class Follower:
         policies: Runs policies.
         every: Seconds between two looks.
         after_failure: Called with each failure before the next work.
+        health: Gets how it goes.
     """
 
     lake: Lake
     policies: Policies
     every: float
     after_failure: Callable[[MaterializerError], None] = lambda _: None
-    _failures: dict[str, tuple[int, float]] = field(default_factory=dict)
-    """How often each failed in a row, and when it is tried again."""
+    health: Health = field(default_factory=Health)
+    _failures: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """How often each failed in a row, and the code of its last error."""
+    _again: dict[str, float] = field(default_factory=dict)
+    """When each that has to wait is looked at again."""
     _known: tuple[View, list[str]] | None = None
     """The journal when it was last looked at, and the aggregates that had policies then, parents first."""
     _heads: dict[str, TableHead] = field(default_factory=dict)
@@ -100,6 +106,7 @@ class Follower:
         """
         while not stop.is_set():
             began = time.monotonic()
+            self.health.lives(self.every + AT_REST)
             yield from self._looked(name, stop, began)
             stop.wait(max(self.every - (time.monotonic() - began), 0.0))
 
@@ -116,6 +123,9 @@ class Follower:
         if self._known is None or self._known[0] is not view:
             names = [name] if name is not None else lineage.parents_first(self.lake.root, view.states)
             self._known = view, [each for each in names if policies_of(timed(view.named(each)).spec)]
+            self.health.followed = self._known[1]
+            for gone in {*self._failures, *self._again} - {"", *self._known[1]}:
+                self._well(gone)
         return self._known[1]
 
     def _looked(self, name: str | None, stop: Event, began: float) -> Iterator[Followed | Failed]:
@@ -127,9 +137,9 @@ class Follower:
         except MaterializerError as exc:
             yield self._failed("", exc)
             return
-        self._failures.pop("", None)
+        self._well("")
         self._heads.clear()
-        with self.lake.together(wanted):
+        with self.lake.journal.listed_once(), self.lake.together(wanted):
             for each in wanted:
                 if stop.is_set():
                     return
@@ -140,14 +150,19 @@ class Follower:
         try:
             state = self.lake.journal.last_view.named(name)
             has_moved = self._has_moved(state)
-            for policy in self._due(state, has_moved=has_moved):
-                done = self.policies.run(name, policy)
+            due = self._due(state, has_moved=has_moved)
+            for policy in due:
+                with hearing(lambda _: self.health.lives(AT_WORK)):
+                    done = self.policies.run(name, policy)
                 self._heads.clear()  # what reads it finds a new version
-                self._failures.pop(name, None)
+                self._well(name)
                 if done.report.runs:
                     yield Followed(name, done, time.monotonic() - began)
                 elif not has_moved:  # what cannot be computed, or has no row yet, is looked at now and then
-                    self._failures[name] = 0, time.monotonic() + DIRT_PATIENCE
+                    self._again[name] = time.monotonic() + DIRT_PATIENCE
+            if not due:
+                self._well(name)
+            self.health.lives(self.every + AT_REST)
         except LeaseHeldError:  # another process works on it
             return
         except MaterializerError as exc:
@@ -191,11 +206,18 @@ class Follower:
         return head.version != state.cursor or head.table_id != state.source.table_id
 
     def _waits(self, name: str) -> bool:
-        return self._failures.get(name, (0, 0.0))[1] > time.monotonic()
+        return self._again.get(name, 0.0) > time.monotonic()
+
+    def _well(self, name: str) -> None:
+        self._again.pop(name, None)
+        if self._failures.pop(name, None) is not None:
+            self.health.fails(self._failures)
 
     def _failed(self, name: str, error: MaterializerError) -> Failed:
-        count = self._failures.get(name, (0, 0.0))[0] + 1
-        again = min(max(self.every, 1.0) * 2 ** (count - 1), MOST_PATIENCE)
-        self._failures[name] = count, time.monotonic() + again
+        count = self._failures.get(name, (0, ""))[0] + 1
+        again = min(max(self.every, 1.0) * 2 ** min(count - 1, 10), MOST_PATIENCE)
+        self._failures[name], self._again[name] = (count, error.code), time.monotonic() + again
+        self.health.fails(self._failures)
+        self.health.lives(self.every + AT_REST)
         self.after_failure(error)
         return Failed(name, error, again)

@@ -32,6 +32,7 @@ ELSEWHERE: Final = {
     "materializer watch bars_1h --interval 5": ("needs a terminal", "tests/adapters/cli/test_watch.py"),
     "materializer run": ("stays until it is ended", "tests/adapters/cli/test_run.py"),
     "materializer run bars_1h --every 500ms --json": ("stays until it is ended", "tests/adapters/cli/test_run.py"),
+    "materializer run --serve --port 9180": ("stays until it is ended", "tests/adapters/cli/test_run.py"),
     "materializer new": ("asks", "tests/adapters/cli/test_new.py"),
 }
 """Examples that are not run here, why, and what runs the command."""

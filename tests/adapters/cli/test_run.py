@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 import pytest
 
@@ -41,6 +46,15 @@ class Running:
         self.process.send_signal(number)
         _, errors = self.process.communicate(timeout=60)
         return self.process.returncode, errors
+
+
+def asked(url: str) -> tuple[int, str]:
+    """Return status and content of an address."""
+    try:
+        with urlopen(url, timeout=30) as answer:
+            return answer.status, answer.read().decode()
+    except HTTPError as exc:
+        return exc.code, exc.read().decode()
 
 
 @pytest.fixture
@@ -112,6 +126,58 @@ def test_two_share_the_work(world: World, running: Running) -> None:
 
     assert [(0, "")] * 2 == ended
     assert not dirty_below_newest(world.state())
+
+
+def test_it_serves_while_it_follows(world: World) -> None:
+    """
+    The page at an address with a token, and for programs two fixed ones: what was refreshed is counted, and what fails again and
+    again is named, until it works.
+    """
+    made = Running(world, "--serve", "--json")
+    try:
+        begun = json.loads(made.line())
+        metrics, health = begun["probes"]
+        made.line()
+        page = asked(begun["page"])
+        before = asked(health)
+        counted = asked(metrics)[1]
+        (world.root / "raw").rename(world.root / "away")
+        for _ in range(3):
+            made.line()
+        failing = asked(health)
+        (world.root / "away").rename(world.root / "raw")
+        world.add([6])
+        made.line()
+        after = asked(health)
+        assert (0, None) == (made.end(signal.SIGTERM)[0], world.state().lease)
+    finally:
+        made.process.kill()
+
+    assert (200, True) == (page[0], "hourly" in page[1])
+    assert 200 == before[0] == after[0]
+    assert {"healthy": True, "follows": 1, "reasons": []} == json.loads(before[1])
+    assert 503 == failing[0]
+    reason = {"reason": "failing", "aggregate": "hourly", "code": "table.not-found", "times": 3}
+    assert {"healthy": False, "follows": 1, "reasons": [reason]} == json.loads(failing[1])
+    if importlib.util.find_spec("prometheus_client"):
+        assert 'outcome="refreshed"' in counted
+    assert urlsplit(begun["page"]).port == urlsplit(health).port == urlsplit(metrics).port
+
+
+def test_a_port_without_a_server_is_refused(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """
+    As for the report; and a port that is taken is refused before anything is followed.
+    """
+    assert 64 == main(["run", "--port=9180", "--lake", str(world.root)])
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        assert 64 == main(["run", "--serve", f"--port={taken.getsockname()[1]}", "--lake", str(world.root)])
+    said = capsys.readouterr()
+
+    assert "'--serve'" in said.err
+    assert "cannot be used" in said.err
+    assert "" == said.out
 
 
 @pytest.mark.parametrize("every", ["0", "1ms", "soon", "5 fortnights", "-1s"])

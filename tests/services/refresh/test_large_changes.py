@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 
 from materializer.config import Config
 from materializer.core.refresh.invalidation import Cause
+from materializer.services.activity import Listeners
 from tests.lake.opened import commits_opened
 from tests.services.no_spark import LocalLake, each, view
 
@@ -31,7 +32,7 @@ def filled(tmp_path: Path, config: Config) -> LocalLake:
     lake.apply(view("hourly", each("1 hour"), measure="sum(v) AS v, count(*) AS n"))
     lake.opened.refresh("hourly")
     lake.wired = replace(lake.wired, config=config)
-    lake.listen(None)
+    lake.listen(Listeners())
     return lake
 
 

@@ -14,6 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 from materializer.config import Config
 from materializer.errors import SparkDiedError
 from materializer.lake.table import DeltaFolder
+from materializer.services.activity import Listeners
 from materializer.services.schedule.following import Failed, Followed
 from materializer.spark.run.executor import Executor
 from tests.counting import calls_to
@@ -244,3 +245,135 @@ def test_a_follower_that_is_to_end_does_not_begin_more(tmp_path: Path) -> None:
 
     assert 1 == len(names(done))
     assert all(state.lease is None for state in lake.opened.journal.view().states.values())
+
+
+def test_definitions_that_change_are_followed(tmp_path: Path) -> None:
+    """
+    One that is applied, one whose next version is published, a policy that is removed and added, and one that is dropped.
+    """
+    lake = LocalLake(tmp_path)
+    lake.add((0, 1))
+    lake.apply(defined("a"))
+
+    def build() -> None:
+        lake.apply(defined("a").replace("sum(v)", "max(v)"))
+        lake.opened.build("a")
+
+    done = followed(
+        lake,
+        lambda: lake.apply(defined("b")),
+        build,
+        lambda: lake.add((1, 5)),
+        lambda: lake.opened.remove_policy("a"),
+        lambda: lake.add((2, 7)),
+        lambda: lake.opened.add_policy("a", start_offset="none"),
+        lambda: lake.opened.drop("b"),
+        lambda: lake.add((3, 9)),
+    )
+
+    assert ["a", "b", "a", "b", "b", "a", "a"] == names(done)
+    assert [9] == [row["v"] for row in lake.rows_of("a")]
+
+
+def test_what_is_dropped_while_it_fails_is_forgotten(tmp_path: Path) -> None:
+    """
+    It fails again and again, until it is dropped; then the process is well, and the name is gone.
+    """
+    lake = LocalLake(tmp_path)
+    lake.listen(Listeners())
+    lake.add((0, 1))
+    lake.apply(defined("hourly"))
+    server: Any = lake.opened.follow_server()
+    answers = []
+
+    class Dropping(Event):
+        """Drops the aggregate when it has failed often enough."""
+
+        def wait(self, timeout: float | None = None) -> bool:  # noqa: ARG002 - it looks as often as it can
+            """Stand between two looks."""
+            answers.append(server.answer("/healthz")[2])
+            if b"failing" in answers[-1]:
+                lake.opened.drop("hourly")
+            elif b'"follows": 0' in answers[-1]:
+                self.set()
+            return super().wait(0.05)
+
+    shutil.move(tmp_path / "raw", tmp_path / "away")
+    failed = list(lake.opened.follow(every=0.0, stop=Dropping()))
+    server.server_close()
+
+    assert ["table.not-found"] * 3 == [one.error.code for one in failed if isinstance(one, Failed)]
+    assert b'"healthy": true' in answers[0], "once is a disturbance"
+    assert b'"healthy": true' in answers[-1]
+    assert b"hourly" not in answers[-1]
+
+
+def test_a_source_that_is_put_back_as_it_was_is_well(tmp_path: Path) -> None:
+    """
+    Nothing came meanwhile, so nothing is refreshed; what failed is forgotten all the same.
+    """
+    lake = LocalLake(tmp_path)
+    lake.listen(Listeners())
+    lake.add((0, 1))
+    lake.apply(defined("hourly"))
+    server: Any = lake.opened.follow_server()
+    answers = []
+
+    class Returning(Event):
+        """Puts the source back when it was missed often enough."""
+
+        def wait(self, timeout: float | None = None) -> bool:  # noqa: ARG002 - it looks as often as it can
+            """Stand between two looks."""
+            answers.append(server.answer("/healthz")[2])
+            if len(answers) == 1:
+                shutil.move(tmp_path / "raw", tmp_path / "away")
+            elif b"failing" in answers[-1] and (tmp_path / "away").exists():
+                shutil.move(tmp_path / "away", tmp_path / "raw")
+            elif (b"failing" in answers[-2] and b"failing" not in answers[-1]) or len(answers) > 200:
+                self.set()
+            return super().wait(0.05)
+
+    done = list(lake.opened.follow(every=0.0, stop=Returning()))
+    server.server_close()
+
+    assert ["Followed", "Failed", "Failed", "Failed"] == [type(one).__name__ for one in done]
+    assert b'"healthy": true' in answers[-1]
+
+
+def test_a_refresh_that_runs_when_it_is_to_end_ends(tmp_path: Path) -> None:
+    """
+    It is published, and its lease is given back.
+    """
+    lake, stop = LocalLake(tmp_path), Event()
+    lake.add((0, 1))
+    lake.apply(defined("a"), defined("b"))
+    lake.at["writing_output"] = stop.set
+
+    assert ["a"] == names(list(lake.opened.follow(every=0.0, stop=stop)))
+    assert [1] == [row["v"] for row in lake.rows_of("a")]
+    assert not [s for s in lake.opened.journal.view().states.values() if s.lease is not None or s.plan is not None]
+
+
+def test_an_output_that_is_lost_while_it_runs(tmp_path: Path) -> None:
+    """
+    The next row finds it out: it is reported with what to do, nothing is published in its place, and the other aggregate goes on. When it
+    is there again both are true.
+    """
+    lake = LocalLake(tmp_path)
+    lake.add((0, 1))
+    lake.apply(defined("a"), defined("b"))
+
+    def lose() -> None:
+        shutil.move(tmp_path / "a" / "output", tmp_path / "away")
+        lake.add((1, 5))
+
+    done = followed(lake, lose)
+
+    assert ["a", "b", "a", "b"] == [one.aggregate for one in done]
+    failed = done[2]
+    assert isinstance(failed, Failed)
+    assert "materializer repair a" in failed.error.hint
+    assert not (tmp_path / "a" / "output").exists()
+    shutil.move(tmp_path / "away", tmp_path / "a" / "output")
+    assert {"a"} >= set(names(followed(lake)))
+    assert [[6], [6]] == [[row["v"] for row in lake.rows_of(name)] for name in ("a", "b")]

@@ -25,18 +25,28 @@ def report(call: CommandCall, *, out: Out = None, serve: Serve = False, port: Po
 
     if serve and out is not None:
         raise UsageError("a report is written or served, not both", hint="leave out '--out' or '--serve'")
-    if port is not None and not serve:
-        raise UsageError("'--port' is of '--serve'", hint="add '--serve'")
+    chosen = port_of(serve, port)
     if not serve:
         call.show(ReportResult(str(call.lake.report(out or "report")), is_served=False))
         for error in call.lake.unusable():
             call.fail(error)
         return
-    server = call.lake.report_server(port or 0)
+    server = call.lake.report_server(chosen)
     call.show(ReportResult(server.url, is_served=True))
     with suppress(KeyboardInterrupt):  # how people end it
         server.serve_forever()
     server.server_close()
+
+
+def port_of(serve: bool, port: int | None) -> int:  # noqa: FBT001 - as the options are
+    """Return the port of a server, 0 for a free one.
+
+    Raises:
+        UsageError: If there is a port and no server.
+    """
+    if port is not None and not serve:
+        raise UsageError("'--port' is of '--serve'", hint="add '--serve'")
+    return port or 0
 
 
 def watch(call: CommandCall, name: MaybeName = None, *, interval: Interval = 2.0) -> None:

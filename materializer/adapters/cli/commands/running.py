@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
-from threading import Event
+from contextlib import contextmanager, nullcontext
+from threading import Event, Thread
 from types import FrameType
 from typing import Final
 
 import typer
 
 from materializer.adapters.cli.call import CommandCall, command
-from materializer.adapters.cli.options import Every, MaybeName
+from materializer.adapters.cli.commands.reporting import port_of
+from materializer.adapters.cli.options import Every, MaybeName, Port, ServeToo
+from materializer.adapters.cli.render.run import AgainResult, FollowedResult, FollowingResult
 from materializer.errors import UsageError
 
 PANEL = "Refresh"
@@ -33,17 +35,21 @@ def register(app: typer.Typer) -> None:
     command(app, panel=PANEL)(run)
 
 
-def run(call: CommandCall, name: MaybeName = None, *, every: Every = "5s") -> None:
+def run(
+    call: CommandCall, name: MaybeName = None, *, every: Every = "5s", serve: ServeToo = False, port: Port = None
+) -> None:
     """Stay, and refresh what a policy says as soon as it is due or dirty, until Ctrl-C or SIGTERM."""
-    from materializer.adapters.cli.render.run import AgainResult, FollowedResult, FollowingResult
     from materializer.services.schedule.following import Failed
 
     seconds = _seconds(every)
+    chosen = port_of(serve, port)
     names = [name] if name is not None else call.lake.names()
     followed = {state.aggregate for state in call.lake.policies(name)}
-    call.output.show(FollowingResult([n for n in names if n in followed], [n for n in names if n not in followed]))
     stop = Event()
-    with _ending(stop):
+    with _ending(stop), _served(call, chosen) if serve else nullcontext() as url:
+        call.output.show(
+            FollowingResult([n for n in names if n in followed], [n for n in names if n not in followed], url)
+        )
         for each in call.lake.follow(name, every=seconds, stop=stop):
             if isinstance(each, Failed):
                 call.output.fail(each.error)
@@ -61,6 +67,19 @@ def _seconds(every: str) -> float:
             f"--every cannot be {every!r}", hint=f"give a length such as 500ms, 5s or 2m, at least {LEAST:g}s"
         )
     return float(found[1]) * unit
+
+
+@contextmanager
+def _served(call: CommandCall, port: int) -> Iterator[str]:
+    """Serve the page and the probes during the block, and yield the address of the page."""
+    server = call.lake.follow_server(port)
+    thread = Thread(target=server.serve_forever, name="materializer-page", daemon=True)
+    thread.start()
+    try:
+        yield server.url
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 @contextmanager

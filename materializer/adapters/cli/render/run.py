@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Final
+from urllib.parse import urljoin
 
 from materializer.adapters.cli.render.result import Result, spans_form
 from materializer.adapters.cli.words import count, duration, spans, wrapped
@@ -26,12 +27,26 @@ class FollowingResult(Result):
     is_line: ClassVar[bool] = True
     followed: Sequence[str]
     others: Sequence[str]
+    page: str | None = None
 
     def form(self) -> dict[str, Any]:
-        return {"at": _now(), "follows": list(self.followed), "without_policy": list(self.others)}
+        return {
+            "at": _now(),
+            "follows": list(self.followed),
+            "without_policy": list(self.others),
+            "page": self.page,
+            "probes": self._probes(),
+        }
+
+    def _probes(self) -> list[str]:
+        """The addresses that programs ask, which have no token."""
+        return [] if self.page is None else [urljoin(self.page, path) for path in ("/metrics", "/healthz")]
 
     def lines(self, width: int) -> Iterator[str]:
         yield f"follows {count(len(self.followed), 'aggregate')}, until Ctrl-C"
+        if self.page is not None:
+            yield f"  page: {self.page}"
+            yield f"  for programs: {', '.join(self._probes())}"
         if self.others:
             text = f"{', '.join(self.others[:FEW])}{' and others' * (len(self.others) > FEW)}"
             hint = "'materializer policy add NAME' adds a policy, also while this runs"
