@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from materializer.core.language.engine_define import ROWS, define_engine
-from materializer.core.language.selection import Item, group_pieces, item_of
+from materializer.core.language.selection import Item, group_expressions, group_pieces, item_of
 from materializer.core.language.statement import EngineDraft
 from materializer.core.spec.spec import AggregateSpec
 from materializer.core.sql.tokens import Fragment, string_value, words
@@ -74,7 +74,7 @@ def engine_of_draft(
     for clause in sorted(parts.params.keys() & _CLAUSES.keys()):
         message = f"there is no property '{clause}'"
         problems.append(draft.place.problem("definition.unknown-property", message, _CLAUSES[clause]))
-    if (refusal := _last_instant(draft)) is not None:
+    if (refusal := _last_instant(draft) or _field_of_sessions(draft, columns)) is not None:
         problems.append(refusal)
         return None
     for piece in draft.clauses["SELECT"].split():
@@ -123,6 +123,18 @@ def _last_instant(draft: EngineDraft) -> Problem | None:
                 hint = f"select {'session_window' if is_session else 'window'}.end, which is a microsecond later"
                 message = f"`window_time` is no label of a window here: {why}"
                 return clause.problem("definition.misplaced-bucket", message, hint, token=at)
+    return None
+
+
+def _field_of_sessions(draft: EngineDraft, columns: frozenset[str]) -> Problem | None:
+    """Return why rows are not grouped by a field of their session: Spark joins none of them into sessions then."""
+    for piece in group_expressions(draft.clauses, columns):
+        is_call = words(piece.tokens[:2]) == "SESSION_WINDOW ("
+        if words(piece.tokens[:2]) == "SESSION_WINDOW ." or (is_call and piece.closing(1) < len(piece) - 1):
+            window = piece.part(0, piece.closing(1) + 1).text if is_call else "session_window(time, gap)"
+            message = f"GROUP BY holds `{piece.text}`: Spark joins no rows into sessions that are grouped by a field"
+            hint = f"write `{window}` into GROUP BY in its place; SELECT may have the field"
+            return piece.problem("definition.misplaced-bucket", message, hint)
     return None
 
 
@@ -181,6 +193,10 @@ def _label(draft: EngineDraft, item: Item, parts: _Parts, problems: list[Problem
     if parts.window and len(call) > 1 and call != parts.window:
         message = f"`{item.expression.text}` is selected, but GROUP BY divides time by another window"
         problems.append(item.place.problem("definition.bucket-differs", message, "write the same expression in both"))
+        return
+    if is_field and end not in ("START", "END"):
+        message = f"`{item.expression.text}`: a window has a start and an end"
+        problems.append(item.place.problem("definition.window-struct", message, "select its start"))
         return
     if fixed is not None and end in ("START", "END") and end != fixed:
         message = f"`{item.expression.text}`: {draft.engine} labels a window by its {fixed.lower()}"

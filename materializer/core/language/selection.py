@@ -85,7 +85,13 @@ def item_of(piece: Fragment, problems: list[Problem]) -> Item | None:
 
 
 def group_pieces(clauses: Mapping[str, Fragment], columns: frozenset[str] = frozenset()) -> list[Fragment]:
-    """Return the items of GROUP BY, with the expression in place of a position, and the call in place of the alias of a window.
+    """Return the items of GROUP BY as :func:`group_expressions`, with the call in place of a field of a window."""
+    found = group_expressions(clauses, columns)
+    return [piece.part(0, piece.closing(1) + 1) if _is_window(piece) else piece for piece in found]
+
+
+def group_expressions(clauses: Mapping[str, Fragment], columns: frozenset[str] = frozenset()) -> list[Fragment]:
+    """Return the items of GROUP BY, with the expression in place of a position and of the alias of a window.
 
     Args:
         clauses: The clauses of a statement.
@@ -104,8 +110,7 @@ def group_pieces(clauses: Mapping[str, Fragment], columns: frozenset[str] = froz
         item = items[at - 1] if 1 <= at <= len(items) else None
         found.append(item.expression if item else piece if text in columns else calls.get(text, piece))
     bare = [(piece, timed_window(piece)) for piece in found]
-    found = [window for piece, window in bare if window is piece or _is_window(window)]
-    return [piece.part(0, piece.closing(1) + 1) if _is_window(piece) else piece for piece in found]
+    return [window for piece, window in bare if window is piece or _is_window(window)]
 
 
 def _is_window(fragment: Fragment) -> bool:
