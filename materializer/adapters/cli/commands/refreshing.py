@@ -32,7 +32,6 @@ from materializer.adapters.cli.options import (
     Strict,
 )
 from materializer.adapters.cli.output import JsonOutput
-from materializer.adapters.cli.render.invalidate import InvalidateResult
 from materializer.adapters.cli.render.plan import PlanResult
 from materializer.adapters.cli.render.refresh import RefreshResult
 from materializer.errors import UsageError
@@ -189,5 +188,7 @@ def invalidate(
     """Declare a window dirty, rounded outward to whole buckets; the next refresh computes it again."""
     if all_time == (start is not None or end is not None):
         raise UsageError("give --start or --end, or --all-time, and not both", hint="an end that is left out is open")
+    from materializer.adapters.cli.render.invalidate import InvalidateResult  # noqa: PLC0415 - a refresh shows none
+
     declared = call.lake.invalidate(name, start, end, reason=reason)
     call.show(InvalidateResult(name, call.lake.grid(name).shown, declared, reason))
