@@ -15,7 +15,8 @@ from materializer.core.language.engine_define import ROWS, define_engine
 from materializer.core.language.selection import Item, group_expressions, group_pieces, item_of
 from materializer.core.language.statement import EngineDraft
 from materializer.core.spec.spec import AggregateSpec
-from materializer.core.sql.tokens import Fragment, string_value, words
+from materializer.core.sql.time_bucket import refuse_interval
+from materializer.core.sql.tokens import Fragment, Refused, string_value, words
 from materializer.errors import DefinitionError, Problem
 
 _SIZES: Final[Mapping[str, tuple[str, str]]] = {
@@ -68,7 +69,11 @@ def engine_of_draft(
     parts = _Parts(dict(draft.settings.params))
     parts.time = parts.params.pop("time", "")
     named = [k.strip() for k in parts.params.pop("keys", "").split(",") if k.strip()]
-    grouped = _grouped(draft, group_pieces(draft.clauses, columns), parts)
+    try:
+        grouped = _grouped(draft, group_pieces(draft.clauses, columns), parts)
+    except Refused as refused:
+        problems.append(refused.problem)
+        return None
     names = {g.text for g in grouped if g.text.lower() not in columns}
     since = len(problems)
     for clause in sorted(parts.params.keys() & _CLAUSES.keys()):
@@ -146,6 +151,8 @@ def _grouped(draft: EngineDraft, group: Sequence[Fragment], parts: _Parts) -> li
             parts.window = piece.normal
             column, *lengths = piece.part(2, piece.closing(1)).split()
             parts.time = column.tokens[-1].text if column.tokens else parts.time
+            for length in lengths:
+                refuse_interval(length, piece.tokens[0].text.lower())
             for name, length in zip(_SIZES.get(draft.engine, ("", "")), lengths, strict=False):
                 text = string_value(length.tokens[0]) if len(length) == 1 else None
                 if name and name not in parts.params:
