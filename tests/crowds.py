@@ -22,6 +22,10 @@ def copy_aggregate(root: Path, name: str, count: int) -> list[str]:
     for number, copy in enumerate(names, 1):
         shutil.copytree(root / name, root / copy, copy_function=os.link)
         state = replace(made, id=f"{number:032x}", name=copy, spec={**made.spec, "name": copy})
+        for commit in (root / copy / "output" / "_delta_log").glob("*.json"):
+            if made.id in (text := commit.read_text()):
+                commit.unlink()  # else it would be written into the one that it is a link to
+                commit.write_text(text.replace(made.id, state.id))
         rows.append(encode(state.id, Snapshot(as_json(state)), at=""))
     store.append(rows, expected_version=store.read().version)
     return names

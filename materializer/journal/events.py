@@ -179,13 +179,20 @@ class Captured:
     table_id: str = ""
 
 
-@json_fields(later=())
+@json_fields(later=["is_of_source"], omits=["is_of_source"])
 @dataclass(frozen=True, slots=True)
 class Invalidated:
-    """Spans were declared dirty by hand, or because a forced refresh computes them again."""
+    """Spans were declared dirty by hand, or because a forced refresh computes them again, or because a column became wider.
+
+    Args:
+        entries: The spans.
+        reason: Why, in words.
+        is_of_source: Whether the reason says in which way the source is not what it was.
+    """
 
     entries: Entries
     reason: str = ""
+    is_of_source: bool = False
 
 
 @json_fields(later=["settled"])

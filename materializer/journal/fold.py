@@ -168,7 +168,8 @@ def apply(state: AggregateState | None, aggregate: str, event: Event, *, at: str
         case Captured():
             return _captured(state, event)
         case Invalidated():
-            return replace(state, log=state.log.add(event.entries))
+            mark = replace(state.mark, reason=event.reason) if event.is_of_source else state.mark
+            return replace(state, log=state.log.add(event.entries), mark=mark)
         case Frozen():
             expired = 0 if event.bound == NEG_INF else state.expired_rows
             return replace(state, frozen=event.bound, log=state.log.cut(event.settled).left, expired_rows=expired)

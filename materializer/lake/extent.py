@@ -12,21 +12,26 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from deltalake import DeltaTable
 
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import Span, SpanSet
+from materializer.errors import SourceSchemaChangedError
 from materializer.lake.failures import translated
 from materializer.lake.hostile import refuse_outside
 from materializer.lake.keys import Within, may_hold
 from materializer.lake.statistics import DAY, FileRange, TimeColumn, column_bounds, partition_bounds
 from materializer.lake.table import DeltaFolder
+from materializer.lake.types import columns_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_INTEGERS: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
+"""Types of an integer time; all of them are read alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +141,7 @@ def files(path: str, version: int, column: str, time_type: TimeType, within: Wit
 
     Raises:
         SourceDamagedError: If the version can no longer be read.
+        SourceSchemaChangedError: If the column has another type than *time_type*.
         TableNotFoundError, NotADeltaTableError, StorageError: As for :func:`~materializer.lake.table.open_table`.
     """
     if within is not None:
@@ -146,6 +152,7 @@ def files(path: str, version: int, column: str, time_type: TimeType, within: Wit
 
 def _files(path: str, version: int, column: str, time_type: TimeType, within: Within | None) -> Extent:
     with DeltaFolder.at(path).reading(version) as table:
+        _refuse_other_type(table, column, time_type)
         all_files = list(file_bounds(table, time_column(table, column, time_type), within))
     known: list[FileStat] = []
     unknown, null_times = Unknown(), 0
@@ -161,6 +168,20 @@ def _files(path: str, version: int, column: str, time_type: TimeType, within: Wi
             unknown = Unknown(unknown.files + 1, unknown.rows + rows, unknown.bytes + size)
     known.sort(key=lambda f: (f.start, f.end))
     return Extent(version, tuple(known), unknown, null_times if are_nulls_known else None)
+
+
+def _refuse_other_type(table: DeltaTable, name: str, time_type: TimeType) -> None:
+    """Refuse a table whose column of the time has another type than the definition that reads it; one that is gone tells nothing."""
+    kinds = dict(columns_of(table.schema().to_json()))
+    kind = kinds.get(name, str(time_type))
+    if kind != time_type and not (time_type.is_integer and kind in _INTEGERS):
+        raise SourceSchemaChangedError(
+            f"column '{name}' of the table at '{table.table_uri}' is {kind} now, and is read as {time_type}",
+            hint="apply a definition that fits the source",
+            column=name,
+            found=kind,
+            expected=str(time_type),
+        )
 
 
 def time_column(table: DeltaTable, name: str, time_type: TimeType) -> TimeColumn:

@@ -22,6 +22,8 @@ MOST_DEPTH: Final = 5_000
 """Brackets of a line or of statistics that may be open at once. A library's parser passed 20,000 of them; 100,000 ended the process."""
 MOST_BYTES: Final = 1 << 30
 """Bytes that a file of a log may have: those of a commit that adds about two million files."""
+_FILE: Final = re.compile(r"file:(?://[^/]*)?(?=/)", re.IGNORECASE)
+"""What stands before the path of a file in its address: `file:///…` as a library writes it, `file:/…` as Hadoop does."""
 _LEAST: Final = 2 * MOST_DEPTH
 """Bytes below which a text cannot be deeper."""
 _BRACKETS: Final = re.compile(rb"[\[\]{}]+")
@@ -67,14 +69,15 @@ def refuse_irregular(table: str, names: Iterable[str]) -> None:
 
     Args:
         table: Its folder.
-        names: Paths as they are on disk, relative to it or absolute.
+        names: Paths as they are on disk, relative to it or absolute, or addresses of such.
 
     Raises:
         SourceDamagedError: If one is a pipe, a device or a folder; one that does not exist is for the reader to tell.
     """
     for name in names if places.is_local(table) else ():
+        place = _FILE.sub("", name, count=1) if ":" in name and _FILE.match(name) else name
         try:
-            mode = os.stat(os.path.join(table, name)).st_mode  # noqa: PTH116, PTH118 - of thousands of files
+            mode = os.stat(os.path.join(table, place)).st_mode  # noqa: PTH116, PTH118 - of thousands of files
         except OSError:
             continue
         if not stat.S_ISREG(mode):

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import Final
 
 from materializer.lake.log import json_line, latest_version, lines_of
+
+NEAR: Final = 10
+"""So many of the newest commits of a table are read for its number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +55,39 @@ def note_of(path: str, version: int) -> CommitNote | None:
     return None
 
 
-def plan_in(text: str | None) -> str:
-    """Return the plan that the note of a commit names; "" for another writer's."""
-    found = None if text is None else _note(0, text)
-    return "" if found is None else found.plan_id
+def newest_number(path: str, app_id: str) -> tuple[int, str] | None:
+    """Return the number of a table under a transaction identifier, and its plan, by its newest commits; no table is opened.
+
+    Returns:
+        0 and "" for a table without a number; None if only an older commit, or a checkpoint, has it.
+
+    Raises:
+        LogGapError: If one of these commits was cleaned out of the log.
+    """
+    newest = latest_version(path)
+    for version in range(newest, max(newest - NEAR, -1), -1):
+        if (found := numbered_in(path, version, app_id)) is not None:
+            return found
+    return (0, "") if newest < NEAR else None
+
+
+def numbered_in(path: str, version: int, app_id: str) -> tuple[int, str] | None:
+    """Return the number that a commit has under a transaction identifier, and the plan that its note names, or ""; None without one.
+
+    Raises:
+        LogGapError: If it was cleaned out of the log.
+        SourceDamagedError: If it cannot be read.
+    """
+    number, note = None, None
+    for line in lines_of(path, version):
+        if '"txn"' in line:
+            action = json_line(path, version, line).get("txn")
+            if isinstance(action, dict) and action.get("appId") == app_id and isinstance(action.get("version"), int):
+                number = action["version"]
+        elif '"commitInfo"' in line:
+            info = json_line(path, version, line).get("commitInfo")
+            note = _note(version, info.get("userMetadata")) if isinstance(info, dict) else note
+    return None if number is None else (number, "" if note is None else note.plan_id)
 
 
 def _note(version: int, text: object) -> CommitNote | None:

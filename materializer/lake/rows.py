@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -14,7 +15,7 @@ from deltalake.exceptions import DeltaError
 
 from materializer.core.time.slice_column import SliceColumn
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
-from materializer.errors import MaterializerError
+from materializer.errors import LogGapError, MaterializerError
 from materializer.lake import places
 from materializer.lake.arrow import plain
 from materializer.lake.extent import file_bounds, instants_of, time_column
@@ -52,13 +53,17 @@ def lost_file(path: str) -> str | None:
 
 
 def folders_elsewhere(path: str) -> list[str]:
-    """Return the folders of those files of the newest version that lie outside of the table, as the files of a shallow clone do."""
-    table = DeltaFolder.at(path).opened()
+    """Return the folders of those files of the newest version that lie outside of the table: those of a shallow clone, and behind links."""
+    table, own = DeltaFolder.at(path).opened(), f"{places.absolute(path)}/"
     with translated(path, "reading"):
         names = pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()["path"]
     is_absolute = pc.match_substring_regex(names, r"^(/|\w[\w+.-]*:/)")
-    found = (places.normalised(unquote(name)) for name in names.filter(is_absolute).to_pylist())
-    return sorted({places.parent(name) for name in found if not name.startswith(f"{places.absolute(path)}/")})
+    found = [places.normalised(unquote(name)) for name in names.filter(is_absolute).to_pylist()]
+    if places.is_local(path):
+        root = os.path.realpath(path)
+        real = (os.path.realpath(own + unquote(name)) for name in names.filter(pc.invert(is_absolute)).to_pylist())
+        found += (place for place in real if not place.startswith(f"{root}/"))
+    return sorted({places.parent(name) for name in found if not name.startswith(own)})
 
 
 def refuse_unfit_files(path: str, version: int) -> None:
@@ -80,6 +85,16 @@ def refuse_unfit_files(path: str, version: int) -> None:
     refuse_irregular(path, map(unquote, names))
     _REGULAR.clear()
     _REGULAR.add(known)
+
+
+def refuse_unfit_changes(path: str, after: int, upto: int) -> None:
+    """Refuse commits of a table on a path that name a file which is no regular one, before Spark reads their rows; raises as above."""
+    try:
+        commits = DeltaFolder.at(path).commits(after, upto) if places.is_local(path) else []
+    except LogGapError:
+        return  # which Spark says of its feed
+    names = [f.path for c in commits for f in c.adds] + [f.path for c in commits for f in c.change_files]
+    refuse_irregular(path, map(unquote, names))
 
 
 def to_pandas(path: str) -> pd.DataFrame:

@@ -39,8 +39,6 @@ LEAST_UPDATES: Final = 20
 """A handle may be opened anew after so many commits: the library forgets nothing of the commits that it read, some 5 kB of each."""
 FILES_OF_UPDATE: Final = 500
 """So many files of the table ask for another commit, because opening takes as long as there are files."""
-_NEAR: Final = 10
-"""So many of the newest commits are read for the number of a table that was not looked at before."""
 _LOOK: Final[ContextVar[object]] = ContextVar("look", default=None)
 """The block in which tables of a store are looked at once; None outside of one."""
 
@@ -272,26 +270,25 @@ class DeltaFolder:
 
     def carried(self, table: DeltaTable, app_id: str) -> int | None:
         """Return the largest number under a transaction identifier in an open handle of this table; None if there is none."""
+        from materializer.lake.notes import NEAR  # noqa: PLC0415 (a refresh without work asks for none)
+
         version, known = table.version(), self._carried.get(app_id)
         found = None
         with suppress(LogGapError, SourceDamagedError):
             if known is not None and known[0] <= version:
                 found = self._newest_numbered(range(version, known[0], -1), app_id) or known[1:]
             else:  # the library would read all commits since a checkpoint
-                found = self._newest_numbered(range(version, max(version - _NEAR, -1), -1), app_id)
+                found = self._newest_numbered(range(version, max(version - NEAR, -1), -1), app_id)
         number, plan = found or (table.transaction_version(app_id), "")
         self._carried[app_id] = version, number, plan
         return number
 
     def _newest_numbered(self, versions: Iterable[int], app_id: str) -> tuple[int, str] | None:
         """Return number and plan of the first of some commits that has a number under the identifier."""
-        from materializer.lake.notes import plan_in  # noqa: PLC0415 (a refresh without work asks for none)
+        from materializer.lake.notes import numbered_in  # noqa: PLC0415 (as above)
 
-        for version in versions:
-            commit = read_commit(self.path, version)
-            if (number := commit.transactions.get(app_id)) is not None:
-                return number, plan_in(commit.user_metadata)
-        return None
+        found = (numbered_in(self.path, version, app_id) for version in versions)
+        return next((each for each in found if each is not None), None)
 
     def opened(self) -> DeltaTable:
         """Return the open handle at the newest version; this object owns the handle and updates it."""

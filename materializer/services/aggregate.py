@@ -55,16 +55,13 @@ class Aggregate:
     def of(cls, state: AggregateState, root: str) -> Aggregate:
         """Return the aggregate of *state* in the lake at *root*."""
         definition = compiled(state)
-        paths = {
-            "partials": partials_path(root, state.name, state.data_version),
-            "output": output_of(state, root),
+        own = own_tables(state, root)
+        paths = {which: path for which, (path, _) in own.items()} | {
             "quarantine": f"{root}/{state.name}/quarantine",
             "failing": f"{root}/{state.name}/failing",
             "changes": f"{root}/{state.name}/changes",
         }
-        app_ids = {
-            "partials": f"materializer/{state.data_version}",
-            "output": f"materializer/{state.id}",
+        app_ids = {which: app_id for which, (_, app_id) in own.items()} | {
             "quarantine": f"materializer/{state.data_version}/quarantine",
             "failing": f"materializer/{state.id}/failing",
             "changes": f"materializer/{state.id}/changes",
@@ -197,6 +194,14 @@ def output_path(root: str, name: str) -> str:
 def output_of(state: AggregateState, root: str) -> str:
     """Return where the output of an aggregate or of a build lies."""
     return build_path(root, state.name, state.data_version) if state.builds else output_path(root, state.name)
+
+
+def own_tables(state: AggregateState, root: str) -> dict[str, tuple[str, str]]:
+    """Return where ``partials`` and ``output`` of an aggregate or of a build lie, each with its transaction identifier."""
+    return {
+        "partials": (partials_path(root, state.name, state.data_version), f"materializer/{state.data_version}"),
+        "output": (output_of(state, root), f"materializer/{state.id}"),
+    }
 
 
 def is_made_for(folder: DeltaFolder, which: str, aggregate: str) -> bool:

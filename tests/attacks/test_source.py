@@ -19,6 +19,7 @@ from deltalake import DeltaTable, write_deltalake
 from materializer.errors import ConfigError, SourceDamagedError, StorageError
 from materializer.lake import places, store_settings
 from materializer.lake.hostile import MOST_BYTES, MOST_DEPTH, depth_of, is_outside, refuse_deep
+from materializer.lake.rows import refuse_unfit_changes, refuse_unfit_files
 from materializer.lake.table import DeltaFolder, open_table
 from tests.attacks.table import attack
 from tests.hints.world import World
@@ -340,14 +341,76 @@ def test_names_that_only_look_so_pass(path: str) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes")
-@attack("A source", "a data file is a pipe, which never ends", "`source.damaged` at once")
+@attack(
+    "A source",
+    "a data file is a pipe, which never ends, named by its name, its whole path or its address (`file:///…`)",
+    "`source.damaged` at once; `doctor` finds it, too",
+)
 def test_a_pipe_is_not_read(world: World) -> None:
     """
-    A command that would wait for ever says what is there.
+    A command that would wait for ever says what is there, and so does what is asked before Spark reads a version or changes.
     """
-    os.mkfifo(source(world) / "pipe.parquet")
-    commit(world, added(world, path="pipe.parquet"))
+    folder = str(source(world))
+    os.mkfifo(f"{folder}/pipe.parquet")
+    for form in (
+        "pipe.parquet",
+        "{}/pipe.parquet",
+        "file:{}/pipe.parquet",
+        "FILE://localhost{}/%70ipe.parquet",
+        "file://{}/pipe.parquet",
+    ):
+        commit(world, added(world, path=form.format(folder)))
+        version = open_table(folder).version()
+        for refuse in (lambda v: refuse_unfit_files(folder, v), lambda v: refuse_unfit_changes(folder, v - 1, v)):
+            with pytest.raises(SourceDamagedError, match="no regular file"):
+                refuse(version)
+        removed = json.dumps({"remove": {"path": form.format(folder), "dataChange": True, "deletionTimestamp": 1}})
+        commit(world, *([removed] if "///" not in form.format(folder) else []))
     expect_refused(world, "source.damaged")
+    assert "source.damaged" in {f.code for f in world.lake.opened.doctor("hourly") if f.level == "error"}
+
+
+@pytest.mark.parametrize("path", ["folder.parquet", "file:///dev/zero"])
+@attack("A source", "a data file is a folder or a device", "`source.damaged` at once, also by `doctor`")
+def test_a_device_is_not_read(world: World, path: str) -> None:
+    """
+    Nothing but regular files is read, however it is named.
+    """
+    (source(world) / "folder.parquet").mkdir()
+    commit(world, added(world, path=path))
+    assert ["source.damaged"] == [e["code"] for e in world.run("refresh hourly").errors]
+    assert "source.damaged" in {f.code for f in world.lake.opened.doctor("hourly") if f.level == "error"}
+
+
+@attack(
+    "A source",
+    "a file of it, or a folder, is a symbolic link that leads out of the table",
+    "read, as the files of a shallow clone are; `doctor` lists the folders (`doctor.files-elsewhere`)",
+)
+def test_links_out_of_a_source_are_listed(world: World, tmp_path: Path) -> None:
+    """
+    A link that stays inside is no news, nor is that the table itself is reached by one.
+    """
+    first = next(source(world).glob("*.parquet"))
+    outside = tmp_path / "outside"
+    (outside / "deep").mkdir(parents=True)
+    shutil.copy(first, outside / "outside.parquet")
+    (source(world) / "inner").mkdir()
+    for link, to in (
+        ("lnk.parquet", outside / "outside.parquet"),
+        ("sub", outside),
+        ("inner/sub", outside),
+        ("own.parquet", first),
+    ):
+        (source(world) / link).symlink_to(to)
+    commit(world, added(world, path="own.parquet"))
+    assert "doctor.files-elsewhere" not in {f.code for f in world.lake.opened.doctor("hourly")}
+
+    for path in ("lnk.parquet", "sub/outside.parquet", "inner/sub/outside.parquet"):
+        commit(world, added(world, path=path))
+        (found,) = [f for f in world.lake.opened.doctor("hourly") if f.code == "doctor.files-elsewhere"]
+        assert found.message.endswith(f"lie in {outside}")
+        commit(world, json.dumps({"remove": {"path": path, "dataChange": True, "deletionTimestamp": 1}}))
 
 
 @pytest.mark.parametrize(

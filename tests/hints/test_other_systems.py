@@ -125,7 +125,7 @@ MEANT: Final[dict[str, tuple[str, str, str, str]]] = {
     "DuckDB: epoch_ms": (statement("date_trunc('day', epoch_ms(ms))"), "time-column", "divide ms, with the property 'time.resolution' = 'ms'", MILLISECONDS),
     "dbt: a reference": (statement(source="{{ ref('events') }}"), "source", "write events", RIGHT),
     "dbt: a query": (RIGHT.removeprefix(f"{HEAD} AS "), "not-a-definition", "write CREATE MATERIALIZED VIEW name AS before it", RIGHT),
-    "Flink: tumble": (statement("tumble(ts, INTERVAL '1' DAY)"), "no-bucket", "write window(ts, INTERVAL '1' DAY)", statement("window(ts, INTERVAL '1' DAY)").replace("SELECT window(ts, INTERVAL '1' DAY)", "SELECT window.start")),
+    "Flink: tumble": (statement("tumble(ts, INTERVAL '1' DAY)"), "no-bucket", "write window(ts, '1 day')", statement("window(ts, '1 day')").replace("SELECT window(ts, '1 day')", "SELECT window.start")),
     "ClickHouse: toStartOfDay": (statement("toStartOfDay(ts)"), "no-bucket", "write date_trunc('day', ts)", RIGHT),
 }  # fmt: skip
 """By what it is: the statement, its code, the hint, and what the hint makes of it."""

@@ -193,6 +193,19 @@ def test_what_the_protocol_never_writes_is_refused(events: list[Event], found: s
         fold(rows_of(*events))
 
 
+def test_why_the_source_is_another_one_is_remembered() -> None:
+    """
+    By what made everything dirty for that, and not by what is declared dirty afterwards, or was taken by a refresh that was given up.
+    """
+    dirt = (Entry(Span(0, 10), None, Cause.SOURCE),)
+    wider = Invalidated(dirt, "column 'x' became wider", is_of_source=True)
+
+    for state in (folded(DEFINED, wider), folded(DEFINED, wider, Invalidated(dirt, "unfinished"))):
+        assert "column 'x' became wider" == state.mark.reason
+    assert wider == from_json(Invalidated, as_json(wider))
+    assert "is_of_source" not in as_json(replace(wider, is_of_source=False))
+
+
 @pytest.mark.parametrize("event", [Described({}), Delivered(3), Checked({})])
 def test_what_is_told_of_the_dead_is_of_no_consequence(event: Event) -> None:
     """

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from materializer.api import Materializer
 from materializer.config import Config
+from materializer.core.refresh.plan import Recompute
 from materializer.errors import NotIncrementalError, SourceReplacedError, SourceSchemaChangedError
 from tests.system.lake import Death, Died, dying
 
@@ -400,7 +401,11 @@ def test_a_wider_column_goes_on(
         f"INSERT INTO {{t}} SELECT {NEW.format('CAST(3 AS BIGINT), 5, 3000000000').replace('n * 1800', 'n % 7 * 1800')}"
     )
 
-    assert made.lake.plan("hourly").plan is not None
+    planned = made.lake.plan("hourly").plan
+    assert planned is not None
+    causes = [step.reason for step in planned.steps if isinstance(step, Recompute) and step.is_rebuild]
+    assert is_again == bool(causes)
+    assert all(c.startswith(f"column 'x' of the source is {wide.lower()} and was {column[2:].lower()}") for c in causes)
     before = made.lake.journal.view().named("hourly")
     made.assert_fresh("hourly")
     if is_again:

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from materializer.core.language.engine_define import ROWS, define_engine
-from materializer.core.language.selection import Item, group_pieces, item_of
+from materializer.core.language.selection import Item, group_expressions, group_pieces, item_of
 from materializer.core.language.statement import EngineDraft
 from materializer.core.spec.spec import AggregateSpec
-from materializer.core.sql.tokens import Fragment, string_value, words
+from materializer.core.sql.time_bucket import refuse_interval
+from materializer.core.sql.tokens import Fragment, Refused, string_value, words
 from materializer.errors import DefinitionError, Problem
 
 _SIZES: Final[Mapping[str, tuple[str, str]]] = {
@@ -68,13 +69,17 @@ def engine_of_draft(
     parts = _Parts(dict(draft.settings.params))
     parts.time = parts.params.pop("time", "")
     named = [k.strip() for k in parts.params.pop("keys", "").split(",") if k.strip()]
-    grouped = _grouped(draft, group_pieces(draft.clauses, columns), parts)
+    try:
+        grouped = _grouped(draft, group_pieces(draft.clauses, columns), parts)
+    except Refused as refused:
+        problems.append(refused.problem)
+        return None
     names = {g.text for g in grouped if g.text.lower() not in columns}
     since = len(problems)
     for clause in sorted(parts.params.keys() & _CLAUSES.keys()):
         message = f"there is no property '{clause}'"
         problems.append(draft.place.problem("definition.unknown-property", message, _CLAUSES[clause]))
-    if (refusal := _last_instant(draft)) is not None:
+    if (refusal := _last_instant(draft) or _field_of_sessions(draft, columns)) is not None:
         problems.append(refusal)
         return None
     for piece in draft.clauses["SELECT"].split():
@@ -126,6 +131,18 @@ def _last_instant(draft: EngineDraft) -> Problem | None:
     return None
 
 
+def _field_of_sessions(draft: EngineDraft, columns: frozenset[str]) -> Problem | None:
+    """Return why rows are not grouped by a field of their session: Spark joins none of them into sessions then."""
+    for piece in group_expressions(draft.clauses, columns):
+        is_call = words(piece.tokens[:2]) == "SESSION_WINDOW ("
+        if words(piece.tokens[:2]) == "SESSION_WINDOW ." or (is_call and piece.closing(1) < len(piece) - 1):
+            window = piece.part(0, piece.closing(1) + 1).text if is_call else "session_window(time, gap)"
+            message = f"GROUP BY holds `{piece.text}`: Spark joins no rows into sessions that are grouped by a field"
+            hint = f"write `{window}` into GROUP BY in its place; SELECT may have the field"
+            return piece.problem("definition.misplaced-bucket", message, hint)
+    return None
+
+
 def _grouped(draft: EngineDraft, group: Sequence[Fragment], parts: _Parts) -> list[Fragment]:
     """Return the keys of GROUP BY; store the parts that divide time as parameters."""
     keys = []
@@ -134,6 +151,8 @@ def _grouped(draft: EngineDraft, group: Sequence[Fragment], parts: _Parts) -> li
             parts.window = piece.normal
             column, *lengths = piece.part(2, piece.closing(1)).split()
             parts.time = column.tokens[-1].text if column.tokens else parts.time
+            for length in lengths:
+                refuse_interval(length, piece.tokens[0].text.lower())
             for name, length in zip(_SIZES.get(draft.engine, ("", "")), lengths, strict=False):
                 text = string_value(length.tokens[0]) if len(length) == 1 else None
                 if name and name not in parts.params:
@@ -181,6 +200,10 @@ def _label(draft: EngineDraft, item: Item, parts: _Parts, problems: list[Problem
     if parts.window and len(call) > 1 and call != parts.window:
         message = f"`{item.expression.text}` is selected, but GROUP BY divides time by another window"
         problems.append(item.place.problem("definition.bucket-differs", message, "write the same expression in both"))
+        return
+    if is_field and end not in ("START", "END"):
+        message = f"`{item.expression.text}`: a window has a start and an end"
+        problems.append(item.place.problem("definition.window-struct", message, "select its start"))
         return
     if fixed is not None and end in ("START", "END") and end != fixed:
         message = f"`{item.expression.text}`: {draft.engine} labels a window by its {fixed.lower()}"

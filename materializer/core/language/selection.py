@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Literal
 
 from sqlglot import TokenType, exp
@@ -85,7 +86,13 @@ def item_of(piece: Fragment, problems: list[Problem]) -> Item | None:
 
 
 def group_pieces(clauses: Mapping[str, Fragment], columns: frozenset[str] = frozenset()) -> list[Fragment]:
-    """Return the items of GROUP BY, with the expression in place of a position, and the call in place of the alias of a window.
+    """Return the items of GROUP BY as :func:`group_expressions`, with the call in place of a field of a window."""
+    found = group_expressions(clauses, columns)
+    return [piece.part(0, piece.closing(1) + 1) if _is_window(piece) else piece for piece in found]
+
+
+def group_expressions(clauses: Mapping[str, Fragment], columns: frozenset[str] = frozenset()) -> list[Fragment]:
+    """Return the items of GROUP BY, with the expression in place of a position and of the alias of a window.
 
     Args:
         clauses: The clauses of a statement.
@@ -104,8 +111,7 @@ def group_pieces(clauses: Mapping[str, Fragment], columns: frozenset[str] = froz
         item = items[at - 1] if 1 <= at <= len(items) else None
         found.append(item.expression if item else piece if text in columns else calls.get(text, piece))
     bare = [(piece, timed_window(piece)) for piece in found]
-    found = [window for piece, window in bare if window is piece or _is_window(window)]
-    return [piece.part(0, piece.closing(1) + 1) if _is_window(piece) else piece for piece in found]
+    return [window for piece, window in bare if window is piece or _is_window(window)]
 
 
 def _is_window(fragment: Fragment) -> bool:
@@ -287,19 +293,23 @@ class _Matching:
             return self.items[at - 1].expression
         name = token.text.lower()
         item = next((i for i in self.items if i.name.lower() == name), None)
-        if item is None or (name in self.columns and any(self._normal(i.expression) == (name,) for i in self.items)):
+        own = () if item is None else self._normal(item.expression)
+        is_selected = any(self._normal(i.expression) == (name,) for i in self.items)
+        if item is None or (is_selected and (name in self.columns or name in own)):
             return piece
-        own = self._normal(item.expression)
         if name in self.columns or (name in own and not _is_chain(item.expression)):
             message = f"GROUP BY {token.text} means the column in Spark, not the expression of that name"
-            is_grouped = own in before
-            hint = (
-                "take it away, the expression is grouped"
-                if is_grouped
-                else "repeat the expression in GROUP BY, or rename it"
-            )
+            hint = f"add `{token.text} AS {self._free(name)}` to SELECT"
+            if own not in before:
+                hint += f", and let `{item.expression.text}` stand in GROUP BY"
+            hint += "; or give the expression a name that is no column"
             self.problems.append(piece.problem("definition.ambiguous-group", message, hint))
         return item.expression
+
+    def _free(self, name: str) -> str:
+        """Return a name for a column beside the output that has its own."""
+        taken = {item.name.lower() for item in self.items} | self.columns
+        return next(free for at in count(1) if (free := f"{name}_{at}") not in taken)
 
     def _bucket(self, grouped: list[Fragment], group: Fragment) -> Bucket:
         forms = [(g, form) for fragment in grouped if (form := bucket_form(g := self._bare(fragment)))]

@@ -51,7 +51,7 @@ class Cause(IntEnum):
     LOST = 5
     """Neither the change feed nor file statistics show what changed."""
     SOURCE = 6
-    """The source is not the one that was captured: a column is another one, the table was replaced, or its history is another."""
+    """The source is not the one that was captured: a column is another one or wider, the table was replaced, or its history is another."""
     NEW = 7
     """The span was never materialised."""
     DIFFERED = 8

@@ -228,16 +228,18 @@ def together(steps: Sequence[Step], facts: Facts, window: SpanSet) -> tuple[Step
     whole, everything = facts.price("recompute", raw, dirty), facts.raw(every)
     scan = facts.price("recompute", everything, every) + facts.write(every - dirty)
     others = [s for s in steps if s not in computed]
-    # what several steps would do with one recompute speaks against no other recompute
-    apart = sorted({strategy_of(s) for s in computed} - {"recompute"})
+    # what several steps would do with one recompute or rebuild speaks against no other of these
+    apart = sorted({strategy_of(s) for s in computed} - {"recompute", "rebuild"})
     against = tuple(Rejected(name, f"{len(computed)} steps would take longer", pieces) for name in apart)
     least = min(pieces, whole + facts.copy(between))
-    is_rebuild = any(isinstance(s, Recompute) and s.is_rebuild for s in computed)
+    causes = dict.fromkeys(s.reason for s in computed if isinstance(s, Recompute) and s.is_rebuild)
+    is_rebuild = bool(causes)
     if facts.only == SCAN or (scan < MUCH * least and least - scan > max(WORTH, facts.tie)):
         reason = "one scan of the whole window is cheaper than its dirty buckets and what lies between them"
+        reason = "; ".join((*causes, reason))
         return (Recompute(every, reason, everything, against, is_rebuild, seconds=scan), *others)
     if len(computed) > 1 and least < MUCH * pieces and pieces - least > max(WORTH, facts.tie):
-        reason = "one recompute is cheaper than several steps"
+        reason = "; ".join((*causes, "one recompute is cheaper than several steps"))
         return (Recompute(dirty, reason, raw, against, is_rebuild, seconds=whole), *others)
     return tuple(steps)
 

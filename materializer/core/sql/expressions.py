@@ -290,6 +290,11 @@ def _refusal(fragment: Fragment, use: FunctionUse, vocabulary: Vocabulary) -> tu
         )
     if name in known.SCALARS or name in known.BUCKETS or vocabulary.is_aggregate(name):
         return None
+    if name in known.OTHERS:
+        hint = "compute it when the rows are written"
+        if name in known.CHECKS:
+            hint = "let a suite look at the rows: 'quality.source_suite' names one"
+        return "definition.unknown-function", f"Spark's `{name}` is not allowed in a definition", hint
     return (
         "definition.unknown-function",
         f"no function `{name}` is allowed in a definition",

@@ -134,7 +134,8 @@ def bucket(grouped: Fragment) -> str:
     if name == "time_bucket_gapfill" and len(args) >= 2:
         return f"write time_bucket({args[0].text}, {args[1].text}); no bucket without rows is stored"
     if name == "tumble" and len(args) == 2:
-        return f"write window({args[0].text}, {args[1].text})"
+        length = " ".join(t.text.lower() for t in args[1].tokens if t.token_type != TokenType.INTERVAL)
+        return f"write window({args[0].text}, '{length}')"
     if name.startswith("tostartof") and (unit := name.removeprefix("tostartof")) in _UNITS:
         return f"write date_trunc('{unit}', {args[0].text})"
     if name in _PARTS:

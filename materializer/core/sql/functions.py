@@ -105,6 +105,20 @@ UNSUPPORTED_AGGREGATES: Final = MappingProxyType({n: why for why, names in _REFU
 """By the name of an aggregate of Spark that a definition may not call: why."""
 
 
+CHECKS: Final = names_in("assert_true raise_error")
+"""Functions of Spark that fail on purpose."""
+
+OTHERS: Final = CHECKS | names_in("""
+    approx_top_k_estimate from_avro from_protobuf kll_sketch_get_n_bigint kll_sketch_get_n_double kll_sketch_get_n_float
+    kll_sketch_get_rank_bigint kll_sketch_get_rank_double kll_sketch_get_rank_float kll_sketch_merge_bigint
+    kll_sketch_merge_double kll_sketch_merge_float kll_sketch_to_string_bigint kll_sketch_to_string_double
+    kll_sketch_to_string_float make_time python_worker_logs range schema_of_avro sql_keywords st_asbinary st_geogfromwkb
+    st_geomfromwkb st_setsrid st_srid theta_difference theta_intersection theta_union time time_diff time_trunc to_avro
+    to_protobuf try_to_time
+""")
+"""Further functions of Spark that a definition may not call."""
+
+
 _ELSEWHERE: Final = {
     "approx_distinct": "approx_count_distinct",
     "arg_max": "max_by",
@@ -137,17 +151,20 @@ def nearest(name: str, known: frozenset[str] | list[str] | tuple[str, ...], *, c
 def misspelled(name: str, python: frozenset[str]) -> str:
     """Return which function a name that Spark does not have is a misspelling of, or "".
 
-    Two functions have two results, so only a slip is corrected: letters in another order, or one more or less in a long name.
+    Two functions have two results, so only a slip is corrected: letters in another order, or one more or less in a long name. A digit
+    is no slip.
 
     Examples:
         >>> misspelled("count_distinct", frozenset()), misspelled("smu", frozenset()), misspelled("coalesc", frozenset())
         ('', 'did you mean `sum`?', 'did you mean `coalesce`?')
         >>> misspelled("sun", frozenset()), misspelled("averge", frozenset())
         ('did you mean `sum` or `sin`?', 'did you mean `avg`?')
+        >>> misspelled("sum0", frozenset())
+        ''
     """
     if name in _ELSEWHERE:
         return f"did you mean `{_ELSEWHERE[name]}`?"
-    every = SCALARS | BUCKETS | AGGREGATES | python
+    every = {k for k in SCALARS | BUCKETS | AGGREGATES | python if _digits(k) == _digits(name)}
     if nearest(name, ("average",), cutoff=0.85):
         return "did you mean `avg`?"
     if len(name) == SHORT and (near := sorted((k for k in every if _differ_by_a_letter(k, name)), key=_not_aggregate)):
@@ -165,10 +182,21 @@ def misspelled_as(name: str) -> str:
     """
     if (
         name
-        in SCALARS | BUCKETS | AGGREGATES | WINDOW_ONLY | GENERATORS | NON_DETERMINISTIC | UNSUPPORTED_AGGREGATES.keys()
+        in SCALARS
+        | BUCKETS
+        | AGGREGATES
+        | WINDOW_ONLY
+        | GENERATORS
+        | NON_DETERMINISTIC
+        | OTHERS
+        | UNSUPPORTED_AGGREGATES.keys()
     ):
         return ""
     return misspelled(name, frozenset()).removeprefix("did you mean `").removesuffix("`?")
+
+
+def _digits(name: str) -> list[str]:
+    return [letter for letter in name if letter.isdigit()]
 
 
 def _differ_by_a_letter(known: str, name: str) -> bool:

@@ -227,13 +227,17 @@ def _window(fragment: Fragment, positional: list[Fragment], named: dict[str, Fra
     if named or not 2 <= len(positional) <= 4:
         raise fragment.refused("definition.bucket-arguments", f"window takes 2 to 4 arguments without names, got `{fragment.text}`",
                         "write window(time, '1 minute')")  # fmt: skip
+    for length in positional[1:]:
+        refuse_interval(length, "window")
     width = read_width(positional[1])
     if width.months:
         unit = {1: "month", 3: "quarter", 12: "year"}.get(width.months)
         column = positional[0].text
-        bucket = f"date_trunc('{unit}', {column})" if unit else f"time_bucket({positional[1].text}, {column})"
+        hint = f"write date_trunc('{unit}', {column})" if unit else f"write time_bucket({positional[1].text}, {column})"
+        if width.days or width.micros:
+            hint = "write months, in time_bucket, or days and shorter lengths: a bucket of both has no fixed edges"
         raise positional[1].refused(
-            "definition.width", f"window takes no months, as in Spark, got `{positional[1].text}`", f"write {bucket}"
+            "definition.width", f"window takes no months, as in Spark, got `{positional[1].text}`", hint
         )
     if len(positional) > 2 and read_width(positional[2], what="slide") != width:
         raise positional[2].refused("definition.engine-only", "windows that overlap need an engine: the slide must equal the width",
@@ -310,6 +314,18 @@ def _time_column(fragment: Fragment, qualifiers: frozenset[str], zoned: str) -> 
         message = f"the time must be a column of the source, got `{fragment.text}`"
         raise fragment.refused("definition.time-column", message, hint)
     return tokens[0].text
+
+
+def refuse_interval(length: Fragment, window: str) -> None:
+    """Refuse a length of a window that is written as an INTERVAL: Spark takes a text there.
+
+    Raises:
+        Refused: If it is.
+    """
+    if length.tokens and length.tokens[0].token_type == TokenType.INTERVAL:
+        text = _duration_text(length).lower()
+        message = f"{window} takes a length as text, as in Spark, got `{length.text}`"
+        raise length.refused("definition.width", message, f"write '{text}'")
 
 
 def _duration_text(fragment: Fragment) -> str:

@@ -11,7 +11,6 @@ from typing import Any
 
 from materializer.core.aggregates.decompose import decompose
 from materializer.core.aggregates.rollup import is_rollup
-from materializer.core.compiled.rolled_up import over_partials
 from materializer.core.quality.canaries import COUNT
 from materializer.core.spec.spec import AggregateSpec
 from materializer.errors import NOTHING, DefinitionError, MaterializerError, Problem, RollupChangedError
@@ -41,6 +40,8 @@ def over_partials_of(spec: AggregateSpec, parent: AggregateState | None) -> Aggr
         )
         hint = "leave 'quality.canaries' away here; 'verify' compares with raw rows"
         raise DefinitionError([Problem("definition.rollup-canaries", message, hint, about=COUNT)])
+    from materializer.core.compiled.rolled_up import over_partials  # noqa: PLC0415 (only roll-ups)
+
     return over_partials(spec, AggregateSpec.from_json(parent.spec))
 
 

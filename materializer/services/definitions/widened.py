@@ -115,7 +115,7 @@ def found(
         message = f"the plan for '{state.name}' is a rebuild: {words}, and not only its number is read"
         raise NotIncrementalError(message, hint="run it without --strict")
     span = Span(state.frozen, POS_INF) if state.frozen != NEG_INF else Span(NEG_INF, POS_INF)
-    again = Invalidated((Entry(span, None, Cause.INVALIDATED),), words)
+    again = Invalidated((Entry(span, None, Cause.SOURCE),), words, is_of_source=True)
     return Widened((described, again), f"{words}; all types of the output stay, and everything is computed again")
 
 

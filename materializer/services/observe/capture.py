@@ -19,7 +19,7 @@ from materializer.core.policy.table_properties import log_entries_of
 from materializer.core.refresh.invalidation import ANY_ROWS, Cause, Entry, Keys
 from materializer.core.refresh.lateness import KNOWN_AT, Lateness
 from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
-from materializer.errors import ChangeFeedGapError, SourceSchemaChangedError
+from materializer.errors import ChangeFeedGapError
 from materializer.journal.events import Captured
 from materializer.journal.state import AggregateState
 from materializer.lake.capture import capture as lake
@@ -66,7 +66,7 @@ class Capture:
             SourceSchemaChangedError: If a column that the definition reads changed its type or went away.
             SourceReplacedError: If the source is another table now.
         """
-        self._check_schema(state)
+        source_breaks.refuse_misfits(state)
         aggregate, grid = self._aggregate, self._aggregate.definition.grid
         reads = [name for name, _ in aggregate.definition.spec.read_types]
         if broken := source_breaks.found(state, version, reads):
@@ -255,19 +255,6 @@ class Capture:
         from materializer.local.keys import evaluated  # noqa: PLC0415 (it loads a parser)
 
         return lambda rows: evaluated(definition, rows)
-
-    def _check_schema(self, state: AggregateState) -> None:
-        for misfit in sorted(source_breaks.misfits(state), key=lambda each: each.is_wider):  # one that ends it first
-            hint = f"apply a definition of '{state.name}' that fits the source"
-            if misfit.is_wider:
-                hint = f"refresh '{state.name}', which goes on where its output keeps its types"
-            raise SourceSchemaChangedError(
-                misfit.text(state.name),
-                hint=hint,
-                column=misfit.column,
-                found=misfit.found,
-                expected=misfit.expected,
-            )
 
 
 def _kept(entries: Iterable[Entry], retired: int) -> Iterator[Entry]:

@@ -178,6 +178,10 @@ class Observation:
         return self._captured[key]
 
     def _fresh_look(self, state: AggregateState, version: int) -> Captured | None:
+        if version > state.cursor:
+            from materializer.services.observe.source_breaks import refuse_misfits
+
+            refuse_misfits(state)
         extent = self.raw(version)
         is_other = self._is_other(state, version)
         if not is_other and version == state.cursor and state.extent_end != NEG_INF and extent.unknown.files:

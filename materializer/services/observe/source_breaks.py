@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from materializer.core.spec.widening import is_wider
+from materializer.errors import SourceSchemaChangedError
 from materializer.journal.state import AggregateState, spec_of
 from materializer.lake.capture import source_marks
 from materializer.lake.table import DeltaFolder, TableHead
@@ -112,6 +113,25 @@ def misfits(state: AggregateState) -> Iterator[Misfit]:
             other = now_called(state, name) if found is None else None
             gone = "is gone" if other is None else f"is called '{other}' now"
             yield Misfit(name, kind, found, gone if found is None else f"is {found} now")
+
+
+def refuse_misfits(state: AggregateState) -> None:
+    """Refuse a source of which a column that is read is gone, or has another type.
+
+    Raises:
+        SourceSchemaChangedError: If there is one; of several that of which no refresh goes on.
+    """
+    for misfit in sorted(misfits(state), key=lambda each: each.is_wider):
+        hint = f"apply a definition of '{state.name}' that fits the source"
+        if misfit.is_wider:
+            hint = f"refresh '{state.name}', which goes on where its output keeps its types"
+        raise SourceSchemaChangedError(
+            misfit.text(state.name),
+            hint=hint,
+            column=misfit.column,
+            found=misfit.found,
+            expected=misfit.expected,
+        )
 
 
 def now_called(state: AggregateState, name: str) -> str | None:

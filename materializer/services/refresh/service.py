@@ -26,8 +26,6 @@ from materializer.errors import (
     SourceDamagedError,
 )
 from materializer.journal.events import Event, Frozen
-from materializer.lake import places
-from materializer.lake.failures import missing
 from materializer.lake.table import DeltaFolder, one_look
 from materializer.local.kinds import BUG
 from materializer.services.activity import ActivityKind, Phase, activity, tell_phase
@@ -36,6 +34,7 @@ from materializer.services.definitions import rolled_up
 from materializer.services.delivery import handlers, registration
 from materializer.services.observe import frozen_bound
 from materializer.services.observe.dirty import dirty_below_newest, stuck_spans
+from materializer.services.observe.own_tables import are_left
 from materializer.services.planning import runs as planning
 from materializer.services.planning.options import RefreshOptions
 from materializer.services.planning.runs import Request
@@ -329,7 +328,8 @@ class Refresher:
         if state.plan is not None or self.lake.planner(state, request).has_work(state):
             return None
         aggregate = self.lake.aggregate(state)
-        _refuse_lost(aggregate)
+        if not are_left(state, self.lake.journal):
+            return None
         window = planning.whole_window(request, state, aggregate.definition.grid)
         left = dirty_below_newest(state)
         return RefreshReport(
@@ -355,20 +355,6 @@ class _First(NamedTuple):
         """Return the report of the refresh."""
         warnings, recovered = (*self.warnings, *report.warnings), (*self.recovered, *report.recovered)
         return replace(report, warnings=warnings, recovered=recovered)
-
-
-def _refuse_lost(aggregate: Aggregate) -> None:
-    """Refuse to call an aggregate up to date whose table is gone; only a path is looked at, a store would be asked once more.
-
-    Raises:
-        TableNotFoundError: If the partials or the output are not there.
-    """
-    for which in ("partials", "output"):
-        path = aggregate.paths[which]
-        if places.is_local(path) and not places.is_folder(path):
-            error = missing(path)
-            error.hint = f"it is the {which} table of '{aggregate.name}': {aggregate.mend}"
-            raise error
 
 
 def _waiting(view: View, state: AggregateState) -> WaitingVersion | None:

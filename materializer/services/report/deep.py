@@ -42,7 +42,7 @@ def look_deep(states: Sequence[AggregateState], root: str) -> Iterator[DoctorFin
 
 
 def files_elsewhere(states: Sequence[AggregateState]) -> Iterator[DoctorFinding]:
-    """Yield a note for each source whose log names files outside of its folder, as that of a shallow clone does."""
+    """Yield a note for each source whose log names files outside of its folder, as that of a shallow clone does, or reaches them by links."""
     for source, readers in _sources(states).items():
         try:
             folders = folders_elsewhere(source.path)
@@ -51,7 +51,7 @@ def files_elsewhere(states: Sequence[AggregateState]) -> Iterator[DoctorFinding]
         if folders:
             more = f", and {len(folders) - _NAMED:,} more folders" if len(folders) > _NAMED else ""
             message = f"files of its source {source.path} lie in {', '.join(folders[:_NAMED])}{more}"
-            hint = "right for a shallow clone: they are read with the rights of this process, and a VACUUM there removes them"
+            hint = "right for a shallow clone, and for links that you made: they are read with the rights of this process, and a VACUUM there removes them"
             yield DoctorFinding("note", next(iter(readers)), "doctor.files-elsewhere", message, hint)
 
 

@@ -21,6 +21,7 @@ from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState, States
 from materializer.lake import places
 from materializer.lake.extent import files
+from materializer.lake.rows import refuse_unfit_files
 from materializer.lake.table import DeltaFolder
 from materializer.machine import cache_dir
 from materializer.services import processes
@@ -287,8 +288,9 @@ class Doctor:
                 yield DoctorFinding("error", state.name, problem.code, problem.message, problem.hint)
         if parent is not None and (head.table_id != state.source.table_id or head.version < state.cursor):
             return  # reported with the tables; a repair corrects it
-        for misfit in source_breaks.misfits(state):
-            if not misfit.is_wider and head.version >= state.cursor:
+        misfits = [each for each in source_breaks.misfits(state) if not each.is_wider]
+        for misfit in misfits:
+            if head.version >= state.cursor:
                 hint = f"apply a definition of '{state.name}' that fits the source"
                 yield DoctorFinding("error", state.name, "source.schema-changed", misfit.text(state.name), hint)
         if broken := source_breaks.to_come(state):
@@ -309,7 +311,10 @@ class Doctor:
                 hint,
             )
             return
+        refuse_unfit_files(state.source.path, head.version)
         properties = folder.properties()
+        if any(misfit.column == state.spec["time_column"] for misfit in misfits):
+            return
         extent = files(
             state.source.path,
             head.version,

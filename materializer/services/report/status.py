@@ -28,6 +28,7 @@ from materializer.lake.statistics import unit
 from materializer.lake.table import DeltaFolder, one_look
 from materializer.services.aggregate import Aggregate, Timed, output_of, timed
 from materializer.services.delivery import registration
+from materializer.services.observe import own_tables
 from materializer.services.observe.clock import wall_clock
 from materializer.services.observe.dirty import dirty_below_newest
 from materializer.services.observe.frozen_bound import why_stuck
@@ -87,7 +88,7 @@ class Status(Printed):
         rows: Rows of the output, when its log has the number.
         last: The last refresh that ended.
         state: ``fresh``, ``behind`` (also if an aggregate that it reads is not fresh), ``dirty``, ``empty``, ``unfinished``,
-            ``source-unreadable`` or ``output-unreadable``.
+            ``source-unreadable`` or ``output-unreadable``, also if the tables are not those that the journal left.
         problem: Why the source or the output cannot be read, and what mends it.
         policies: Its refresh policies, newest window first.
         outside: Dirty spans below the newest row in no policy's window; None without policies, or when *now* is not known.
@@ -276,7 +277,7 @@ class Looker:
         chains: Chains,
         noted: Mapping[str, OutputRows],
     ) -> Status:
-        seen, beside = chains.seen(state), None
+        seen, beside, foreign = chains.seen(state), None, own_tables.problem(state, self.journal)
         state, newest, problem = seen.state, seen.newest, seen.problem
         definition = timed(state)
         with suppress(MaterializerError):  # its source may be another table, which is gone
@@ -285,6 +286,8 @@ class Looker:
         if why:
             lost = f"its output cannot be read: {why}; 'materializer repair {state.name}' makes it again"
             problem = "; ".join(filter(None, (problem, lost)))
+        elif foreign:
+            problem = "; ".join(filter(None, (problem, foreign)))
         dirty, above = dirty_below_newest(state), chains.waits_for(state)
         word = "output-unreadable" if problem != seen.problem and not seen.problem else seen.word
         keys = [e.keys for e in state.computable.entries if e.span.start < max(state.threshold, state.extent_end)]

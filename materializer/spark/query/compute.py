@@ -25,7 +25,7 @@ from materializer.core.spec.table_names import in_sql
 from materializer.core.time.spans import EVERYTHING, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.lake.keys import FROM, KEY, Within
-from materializer.lake.rows import refuse_unfit_files
+from materializer.lake.rows import refuse_unfit_changes, refuse_unfit_files
 from materializer.spark.query.catalogs import refuse_moved
 from materializer.spark.runtime.connect import is_connect
 from materializer.spark.runtime.failures import is_too_large
@@ -95,6 +95,7 @@ def read_changes(spark: SparkSession, source: SourceIdentity, after: int, upto: 
         The source's columns, ``_change_type``, ``_commit_version``, ``_commit_timestamp``; one row per changed row and
         image.
     """
+    refuse_unfit_changes(source.path, after, upto)
     reader = (
         spark.read.format("delta")
         .option("readChangeFeed", "true")

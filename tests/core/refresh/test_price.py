@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from materializer.core.refresh.invalidation import Cause, Entry
 from materializer.core.refresh.plan import Estimate, ExecutorKind, Merge, Recompute, Retract, Settle
 from materializer.core.refresh.price import BOUNDS, DOUBT, ENOUGH, RATES, RECENT, Prices, Taken, unlearned
-from materializer.core.refresh.strategies import SCAN, Facts, decide, together
+from materializer.core.refresh.strategies import SCAN, Facts, decide, reason_of, together
 from materializer.core.time.spans import Span, SpanSet
 
 READ = Estimate(1_000, 10_000, 2, 500)
@@ -150,6 +150,30 @@ def test_dear_steps_become_one_recompute() -> None:
     assert 30.0 == one.seconds
     assert {"merge", "retract"} == {r.strategy for r in one.rejected}
     assert all(r.seconds for r in one.rejected)
+
+
+@pytest.mark.parametrize("only", ["", SCAN])
+@pytest.mark.parametrize(
+    "causes", [(Cause.SOURCE, Cause.FILES), (Cause.NEW, Cause.LOST), (Cause.REPAIRED, Cause.CHANGE), (Cause.FORCED,)]
+)
+def test_no_reason_speaks_against_what_is_chosen(causes: tuple[Cause, ...], only: str) -> None:
+    """
+    A recompute, or rebuild, in the place of several has none of these among its rejected ones, and why it is a rebuild is said.
+    """
+    dear = facts(step=100.0, only=only)
+    steps = decide(
+        [*INSERTS, *(Entry(Span(at, at + 10), None, cause) for at, cause in zip((20, 30), causes, strict=False))], dear
+    )
+
+    [one] = together(steps, dear, WINDOW)
+
+    assert isinstance(one, Recompute)
+    assert {"recompute", "rebuild"}.isdisjoint(r.strategy for r in one.rejected)
+    is_new = not {Cause.SOURCE, Cause.LOST, Cause.REPAIRED}.isdisjoint(causes)
+    assert is_new == one.is_rebuild
+    assert all(
+        reason_of(cause) in one.reason for cause in causes if cause in {Cause.SOURCE, Cause.LOST, Cause.REPAIRED}
+    )
 
 
 def test_dear_copies_become_one_scan() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from materializer.errors import DefinitionError
 from tests.services.no_spark import Lake
 
 VIEW = "CREATE MATERIALIZED VIEW w AS SELECT date_trunc('hour', ts) AS at, {}"
@@ -35,6 +36,27 @@ def test_an_alias_that_hides_a_column_is_refused(tmp_path: Path, text: str, code
 
     assert found.startswith(code or "definition.")
     assert message.startswith(("w: ", "s: "))
+
+
+@pytest.mark.parametrize(
+    ("select", "group", "keys"),
+    [
+        ("v % 9 AS ts, count(*) AS n", "1, ts, v % 9", {"v % 9", "ts"}),
+        ("ts AS v, count(*) AS n", "1, v, ts", {"v", "ts"}),
+        ("v % 9 AS v, count(*) AS n", "1, v % 9, v", {"v % 9", "v"}),
+    ],
+)
+def test_the_hint_leads_to_what_spark_groups_by(tmp_path: Path, select: str, group: str, keys: set[str]) -> None:
+    """
+    The column is selected, too, and each item of GROUP BY stays a key.
+    """
+    lake = Lake(tmp_path)
+    with pytest.raises(DefinitionError) as caught:
+        lake.apply(VIEW.format(f"{select} FROM raw GROUP BY {group}"))
+    added = caught.value.problems[0].hint.removeprefix("add `").partition("`")[0]
+    lake.apply(VIEW.format(f"{select}, {added} FROM raw GROUP BY {group}"))
+
+    assert keys == {key["sql"].strip("`") for key in lake.state("w").spec["keys"]}
 
 
 def test_a_column_counts_before_an_alias(tmp_path: Path) -> None:

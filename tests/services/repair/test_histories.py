@@ -100,6 +100,29 @@ def test_parts_of_a_copy_are_found_and_repaired(world: World, name: str, parts: 
     assert "sound" in world.works("repair hourly")
 
 
+@pytest.mark.parametrize(
+    ("name", "parts", "code"),
+    [
+        ("first", ["output"], "tables.foreign-history"),
+        ("first", ["partials"], "tables.foreign-history"),
+        ("before", ["output"], "tables.ahead"),
+        ("before", ["partials", "output"], "tables.ahead"),
+    ],
+)
+def test_they_are_found_without_a_new_row(world: World, name: str, parts: list[str], code: str) -> None:
+    """
+    Where the source did not change, a refresh stops, too, and `status` says what is wrong and what mends it.
+    """
+    assert "up-to-date" in world.works("refresh hourly")
+    [fresh] = world.lake.opened.status()
+    assert ("fresh", "") == (fresh.state, fresh.problem)
+    put_back(world, name, *parts)
+
+    [found] = world.lake.opened.status()
+    assert ("output-unreadable", "materializer repair hourly") == (found.state, found.problem.split("'")[-2])
+    assert ["repair hourly"] == world.fails("refresh hourly --executor local", code).commands
+
+
 def test_an_output_of_another_history_is_rebuilt_from_the_partials(world: World) -> None:
     """
     Where only the output was put back, what is clean stays clean; fresh reads refuse it, too.

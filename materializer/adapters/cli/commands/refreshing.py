@@ -192,5 +192,6 @@ def invalidate(
 
     if all_time == (start is not None or end is not None):
         raise UsageError("give --start or --end, or --all-time, and not both", hint="an end that is left out is open")
+
     declared = call.lake.invalidate(name, start, end, reason=reason)
     call.show(InvalidateResult(name, call.lake.grid(name).shown, declared, reason))

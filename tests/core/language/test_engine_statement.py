@@ -1,0 +1,46 @@
+"""The SQL form of an engine's definition: what divides time in GROUP BY, and its fields in SELECT."""
+
+from __future__ import annotations
+
+import pytest
+
+from materializer.core.language.parse import parse_definitions
+from materializer.errors import DefinitionError
+
+CALL = "session_window(ts, '30 minutes')"
+TEXT = "CREATE MATERIALIZED VIEW v AS SELECT {} AS w, k, count(*) AS n FROM t GROUP BY {}"
+
+
+@pytest.mark.parametrize(
+    ("select", "group"),
+    [
+        (f"{CALL}.start", "1, k"),
+        (f"{CALL}.start", "w, k"),
+        (f"{CALL}.start", f"{CALL}.start, k"),
+        (f"{CALL}.end", "1, 2"),
+        (f"{CALL}.start", f"{CALL}, {CALL}.start, k"),
+        (f"{CALL}.start", f"{CALL}, 1, k"),
+        (f"{CALL}['start']", "1, k"),
+        (f"{CALL}.start", "ALL"),
+    ],
+)
+def test_a_field_of_sessions_is_not_grouped(select: str, group: str) -> None:
+    """
+    Spark joins no rows into sessions then; the hint leads to what is right, with the field in SELECT.
+    """
+    with pytest.raises(DefinitionError) as caught:
+        parse_definitions(TEXT.format(select, group))
+    [problem] = caught.value.problems
+
+    assert ("definition.misplaced-bucket", True) == (problem.code, f"`{CALL}`" in problem.hint)
+    end = ".end" if ".end" in select else ".start"
+    [spec] = parse_definitions(TEXT.format(CALL + end, f"{CALL}, k"))
+    assert ("session_window", "30 minutes") == (spec.engine, dict(spec.params)["session_gap"])
+
+
+def test_a_window_has_two_fields() -> None:
+    """
+    Another name after it is refused.
+    """
+    with pytest.raises(DefinitionError, match="a start and an end"):
+        parse_definitions(TEXT.format("session_window.begin", f"{CALL}, k"))
