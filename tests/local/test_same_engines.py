@@ -34,6 +34,7 @@ SCHEMA = pa.schema(
         ("volume", pa.int64()),
         ("fee", pa.decimal128(10, 2)),
         ("seq", pa.int64()),
+        ("until", pa.timestamp("us", "UTC")),
     ]
 )
 START = datetime(2025, 3, 30, tzinfo=UTC)
@@ -70,8 +71,24 @@ DEFINITIONS: dict[str, dict[str, Any]] = {
     "by ingestion": SERIES | {"window_size": "10 minutes", "use_system_time": True, "accepted_delay": "3 minutes"},
     "shown": SERIES | {"window_size": "10 minutes", "update_time": "5 minutes", "slice": "1 day"},
 }
+HOPS: dict[str, Any] = {"engine": "hopping_window", "end": "until", "duration": "10 minutes", "period": "4 minutes"}
+COMPRESSED: dict[str, Any] = HOPS | {"engine": "compressed_hopping_window"}
+SNAPSHOTS: dict[str, Any] = {"engine": "snapshot_window", "end": "until"}
+COUNTS: dict[str, Any] = {"engine": "count_window", "count": 3}
+DEFINITIONS |= {
+    "hops": HOPS | {"default_end": "2025-03-30 09:00:00"},
+    "hops with gaps": HOPS
+    | {"duration": "2 minutes", "output_policy": "clip_to_window_end", "where": "until IS NOT NULL"},
+    "compressed hops": COMPRESSED,
+    "compressed hops of all": COMPRESSED | {"keys": [], "alignment": "2025-03-30 00:01:00"},
+    "snapshots": SNAPSHOTS,
+    "snapshots of two keys": SNAPSHOTS | {"keys": ["sym", "ratio"], "slice": "3 hours"},
+    "counts": COUNTS,
+    "counts of events": COUNTS | {"end": "until", "keys": {"name": "upper(sym)"}},
+}
 EXECUTORS: tuple[Literal["local", "spark"], ...] = ("local", "spark")
 FEW = ("sessions", "filled")
+MORE_OF_FEW = ("hops", "snapshots", "counts")
 
 
 class World:
@@ -91,7 +108,7 @@ class World:
     def append(self, first: int, last: int, count: int = 20) -> None:
         """Append rows between two minutes; some have equal times, and any value may be null."""
         choose = self.choose
-        rows = [
+        rows: list[dict[str, Any]] = [
             {
                 "ts": None if choose.random() < 0.03 else START + timedelta(minutes=choose.randint(first, last)),
                 "sym": choose.choice(["a", "b", "", None]),
@@ -103,6 +120,9 @@ class World:
             }
             for i in range(count)
         ]
+        for row in rows:  # an event may be a point, end before it begins, or be open
+            lasts = choose.choice([None, -5, 0, 1, 7, choose.randint(1, 90)])
+            row["until"] = None if lasts is None or row["ts"] is None else row["ts"] + timedelta(minutes=lasts)
         self.count += count
         write_deltalake(self.source, pa.Table.from_pylist(rows, schema=SCHEMA), mode="append")
 
@@ -142,7 +162,8 @@ class World:
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in FEW else pytest.param(name, marks=pytest.mark.slow) for name in DEFINITIONS]
+    "name",
+    [name if name in {*FEW, *MORE_OF_FEW} else pytest.param(name, marks=pytest.mark.slow) for name in DEFINITIONS],
 )
 def test_both_executors_make_the_same_results(tmp_path: Path, spark: SparkSession, name: str) -> None:
     """
@@ -203,3 +224,16 @@ def test_what_goes_on_from_frozen_history_is_left_to_spark(tmp_path: Path, spark
         lake.refresh("made", executor="local")
     assert ["spark"] == [run.plan.executor for run in lake.refresh("made").runs]
     assert lake.verify("made").is_equal
+
+
+def test_a_column_that_the_query_has_too_is_left_to_spark(tmp_path: Path, spark: SparkSession) -> None:
+    """
+    The process refuses to compute from a source column that a step of the query would hide, and says which.
+    """
+    source = str(tmp_path / "events")
+    write_deltalake(source, pa.table({"ts": [START], "until": [START], "_to": [1]}))
+    lake = Materializer(tmp_path / "lake", spark=spark, config=Config())
+    lake.define("counted", source, time="ts", measures={"total": "sum(_to)"}, **HOPS)
+
+    with pytest.raises(NotLocalError, match="a column with the name _to, which its query has, too"):
+        lake.refresh("counted", executor="local")

@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
 from materializer.core.engines.clock import ClosingClock
+from materializer.core.engines.engine_query import CLOSED_ON_ARRIVAL, TIME, EngineQuery
 from materializer.core.engines.event_time_window import EventTimeWindow
 from materializer.spark.engines import panes
 from materializer.spark.engines.panes import AT, PANE
-from materializer.spark.engines.query import CLOSED_ON_ARRIVAL, TIME, EngineQuery
 
 _LATE: Final = "_late"
 """The watermark at the time when a late row arrived; null for a row that came in time."""
@@ -25,7 +25,7 @@ _ORDINAL: Final = "x_ordinal"
 
 
 def rows(raw: DataFrame, e: EngineQuery, at: ClosingClock) -> DataFrame:
-    """Return the panes of *raw*, as :mod:`materializer.spark.engines.query` describes them.
+    """Return the panes of *raw*, as :mod:`materializer.core.engines.engine_query` describes them.
 
     ``at.global_max`` is the time of the newest row that moved the watermark; ``_wm`` is the watermark less the discard age.
     """
