@@ -13,7 +13,7 @@ from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.engine_query import END, KNOWN_MAX, PART, TIME, EngineQuery
 from materializer.core.engines.registry import QUERIES
 from materializer.core.engines.time_series import TimeSeries
-from materializer.core.query.nodes import Named, Query, made_in
+from materializer.core.query.nodes import Named, Query, hidden_in
 from materializer.local.expressions import Scope, compiled
 from materializer.local.kinds import BOOLEAN, INT, VOID, Kind, NotLocal, kind_of
 from materializer.local.render import rendered
@@ -245,7 +245,7 @@ def _check_query(definition: Definition, forms: Forms, typed: _Typing) -> None:
     query = results_query(definition, forms.columns, ClosingClock(0, 0, 0))
     if query is None or typed.refused:
         return
-    if taken := made_in(query) & {name.lower() for name in forms.columns}:
+    if taken := hidden_in(query) & {name.lower() for name in forms.columns}:
         raise NotLocal(f"a column with the name {min(taken)}, which its query has, too")
     found = {name: kind for name, kind in rendered(query).kinds.items() if name != PART}
     if why := _others({*found, SLICE, "revision"}, definition):

@@ -72,10 +72,18 @@ DEFINITIONS: dict[str, dict[str, Any]] = {
     "shown": SERIES | {"window_size": "10 minutes", "update_time": "5 minutes", "slice": "1 day"},
 }
 HOPS: dict[str, Any] = {"engine": "hopping_window", "end": "until", "duration": "10 minutes", "period": "4 minutes"}
+PANES: dict[str, Any] = {
+    "engine": "event_time_window",
+    "interval_duration": "10 minutes",
+    "creation_period": "4 minutes",
+}
 COMPRESSED: dict[str, Any] = HOPS | {"engine": "compressed_hopping_window"}
 SNAPSHOTS: dict[str, Any] = {"engine": "snapshot_window", "end": "until"}
 COUNTS: dict[str, Any] = {"engine": "count_window", "count": 3}
 DEFINITIONS |= {
+    "panes": PANES | {"measures": MERGED},
+    "panes from rows": PANES | {"keys": [], "lag": "5 minutes", "offset": "3 minutes"},
+    "panes with gaps": PANES | {"interval_duration": "2 minutes", "keys": ["sym", "ratio"]},
     "hops": HOPS | {"default_end": "2025-03-30 09:00:00"},
     "hops with gaps": HOPS
     | {"duration": "2 minutes", "output_policy": "clip_to_window_end", "where": "until IS NOT NULL"},
@@ -88,7 +96,7 @@ DEFINITIONS |= {
 }
 EXECUTORS: tuple[Literal["local", "spark"], ...] = ("local", "spark")
 FEW = ("sessions", "filled")
-MORE_OF_FEW = ("hops", "snapshots", "counts")
+MORE_OF_FEW = ("panes", "hops", "snapshots", "counts")
 
 
 class World:

@@ -15,7 +15,7 @@ A query is a function ``rows(raw, e, at)``. *raw* has one row for each source ro
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -32,6 +32,10 @@ END: Final = "_end"
 VERSION: Final = "_version"
 COUNTS: Final = (("n", "count(1)"), ("first_t", f"min({TIME})"), ("last_t", f"max({TIME})"))
 """The number of rows of a group, and its first and last time."""
+KNOWN: Final = "_known"
+"""The largest time of the key outside of the part, of the rows of a group."""
+_OF_ROWS: Final = (*COUNTS, (KNOWN, f"max({KNOWN_MAX})"))
+_OF_PANES: Final = (("n", "sum(n)"), ("first_t", "min(first_t)"), ("last_t", "max(last_t)"), (KNOWN, f"max({KNOWN})"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +110,7 @@ def engine_of(definition: Definition) -> EngineDefinition:
 
 
 def over_rows(rows: Query, by: Sequence[str], e: EngineQuery, extra: Columns = ()) -> Query:
-    """Return measures in their reference form, the number of rows, and the first and last time of groups of raw rows.
+    """Return measures in their reference form, the number of rows, and first, last and known time of groups of raw rows.
 
     Args:
         rows: Raw rows.
@@ -115,7 +119,45 @@ def over_rows(rows: Query, by: Sequence[str], e: EngineQuery, extra: Columns = (
         extra: Further (name, aggregate) columns.
     """
     measured = [(f"v_{name}", sql) for name, sql in e.layout.reference]
-    return rows.group(by, [*measured, *COUNTS, *extra], e.foreign)
+    return rows.group(by, [*measured, *_OF_ROWS, *extra], e.foreign)
+
+
+def over_windows(
+    rows: Query,
+    e: EngineQuery,
+    marks: Sequence[str],
+    windows: Callable[[Query], Query],
+) -> Query:
+    """Aggregate rows into windows that overlap.
+
+    A pane is the interval between two neighbouring edges of the grid; a window is a run of neighbouring panes. If every measure
+    can be merged, rows are first aggregated by pane, and then each pane's partials are merged into all its windows. Otherwise each
+    row goes into each of its windows.
+
+    Args:
+        rows: Raw rows with the columns *marks*.
+        e: The definition.
+        marks: Columns that are equal for all rows of a pane.
+        windows: Puts rows or panes into their windows, by what the marks say. The columns that it adds are those of a window; they
+            are null for what is in none, which still advances time.
+
+    Shape:
+        Keys, part, the columns of a window, ``v_<measure>``, ``n``, ``first_t``, ``last_t``, :data:`KNOWN`.
+    """
+    partials = e.layout.partials if e.layout.is_mergeable else ()
+    panes = rows.group([*e.groups, *marks], [*((p.name, p.build) for p in partials), *_OF_ROWS], e.foreign)
+    panes = panes if e.layout.is_mergeable else rows
+    placed = windows(panes)
+    by = [*e.groups, *(name for name in placed.names if name not in panes.names)]
+    if not e.layout.is_mergeable:
+        return over_rows(placed, by, e)
+    merges = [(p.name, p.merge) for p in partials if p.merge is not None]
+    merged = placed.group(by, [*merges, *_OF_PANES])
+    taken = {name.lower() for name in merged.names}
+    keys = {k.removeprefix("k_"): quoted(k) for k in e.keys}  # final expressions may name them as the output does
+    named = merged.add(*((name, key) for name, key in keys.items() if name.lower() not in taken))
+    finals = [(f"v_{name}", sql) for name, sql in e.layout.finals]
+    return named.select(*((n, quoted(n)) for n in by), *finals, *((n, n) for n, _ in _OF_PANES))
 
 
 def as_results(found: Query, e: EngineQuery, **columns: str) -> Query:

@@ -267,8 +267,8 @@ class Union(Query):
         return self.parts
 
 
-def made_in(query: Query) -> set[str]:
-    """Return the names of the columns that a query makes on its way, in lower case."""
+def hidden_in(query: Query) -> set[str]:
+    """Return the names, in lower case, that stand for other columns in a step of a query than in the rows that it takes."""
     found: set[str] = set()
     seen: set[int] = set()
 
@@ -276,10 +276,19 @@ def made_in(query: Query) -> set[str]:
         if id(node) in seen:
             return
         seen.add(id(node))
-        taken = {name for of in node.inputs for name in of.names}
-        found.update(name.lower() for name in node.names if node.inputs and name not in taken)
-        if isinstance(node, Project):
-            found.update(name.lower() for name, text in node.columns if text not in {name, quoted(name)})
+        match node:
+            case Project():
+                made = {name for name, text in node.columns if text not in {name, quoted(name)}}
+            case Over():
+                made = {name for name, _ in node.columns}
+            case Explode():
+                made = {node.name}
+            case Join():
+                made = set(node.right.names)
+            case _:
+                made = set()
+        taken = {name.lower() for name in node.inputs[0].names} if node.inputs else set()
+        found.update({name.lower() for name in made} & taken)
         for of in node.inputs:
             look(of)
 

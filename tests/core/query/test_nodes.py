@@ -5,7 +5,7 @@ from __future__ import annotations
 import doctest
 
 from materializer.core.query import printed as module
-from materializer.core.query.nodes import Named, Query, Union
+from materializer.core.query.nodes import Named, Query, Union, hidden_in
 from materializer.core.query.printed import printed
 
 RAW = Named("raw", (("k", "string"), ("t", "bigint")))
@@ -63,3 +63,16 @@ def test_a_query_is_printed_with_each_node_once() -> None:
     ]
     assert printed(RAW.join(rows, [("k", "<=>", "u")])).splitlines()[-1] == "4: 1 join 3 on k <=> u"
     assert doctest.testmod(module).failed == 0
+
+
+def test_a_step_that_makes_a_column_of_a_name_that_is_taken_hides_it() -> None:
+    """
+    Names are compared in any case; a name that only an earlier step had is free.
+    """
+    taken = RAW.over(["k"], T="row_number()")
+
+    assert hidden_in(_query()) == {"t"}
+    assert hidden_in(taken) == {"t"}
+    assert hidden_in(RAW.explode("K", "array(1)")) == {"k"}
+    assert hidden_in(RAW.join(RAW.select(K="t"), [("t", "=", "K")])) == {"k"}
+    assert hidden_in(RAW.group(["k"]).add(t="1").only("t", "k")) == set()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import Row as SparkRow
 
-from materializer.core.aggregates.layout import Layout
+from materializer.core.aggregates.layout import Layout, PartialColumn
 from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.engine_query import EngineQuery
 from materializer.core.engines.ranges import Range
@@ -27,9 +28,18 @@ IDS = "array_join(sort_array(collect_list(CAST(id AS STRING))), ',')"
 FIELDS = "k_sym string, id int, v double, _t bigint, _part int, _known_max bigint"
 
 
+def merged_of(e: EngineQuery) -> EngineQuery:
+    """The same definition, of which the measure ``ids`` is made of partials that merge."""
+    listed = "array_join(sort_array({}), ',')"
+    ids = PartialColumn(
+        "p_ids", listed.format("collect_list(CAST(id AS STRING))"), listed.format("collect_list(p_ids)")
+    )
+    return replace(e, layout=replace(e.layout, partials=(ids,), finals=(("ids", "p_ids"),), not_mergeable=()))
+
+
 def query_of(params: Any, measures: Mapping[str, str], keys: Sequence[str] = ("k_sym",)) -> EngineQuery:
-    """A definition over rows of histories."""
-    layout = Layout((), (), None, tuple(measures.items()), None, (), (), ())
+    """A definition over rows of histories, whose measures do not merge."""
+    layout = Layout((), (), None, tuple(measures.items()), None, ("they are not split",), (), ())
     return EngineQuery(params, tuple(keys), layout, ("_t", "id"), tuple(measures))
 
 
