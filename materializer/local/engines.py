@@ -16,7 +16,7 @@ from materializer.core.engines.engine_query import END, PART, TIME
 from materializer.core.engines.engine_query import KNOWN_MAX as KNOWN
 from materializer.core.engines.work import ChangedKeys, Part, Work, frozen, joined, raw_spans
 from materializer.core.refresh.plan import MAX_SPANS, Plan
-from materializer.core.time.spans import EVERYTHING, POS_INF, SpanSet
+from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.lake.span_rows import rows_of_spans
 from materializer.local.connection import Connection
 from materializer.local.expressions import Scope, compiled
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from materializer.local.reading import LocalReader
 
 _FAR: Final = 2**62
+_LAST: Final = f"greatest({TIME}, coalesce({END} - 1, {_FAR}))"
+"""The last instant of an event that lasts."""
 _NEW: Final = "mz_new"
 _PLACED: Final = "mz_placed"
 _TOUCHED: Final = "mz_touched"
@@ -57,7 +59,7 @@ class Results:
         assert self.definition.engine is not None
         self.connection.register("rows", rows)
         keys, engine = self._keys, self.definition.engine
-        last = f"greatest({TIME}, coalesce({END} - 1, {_FAR}))" if engine.params.end else TIME
+        last = _LAST if engine.params.end else TIME
         values = [f"min({TIME}) AS lo", f"max({last}) AS hi", f"max({TIME}) AS newest", "count(*) AS n"]
         found = self.connection.query(
             f"SELECT {', '.join([*keys, *values])} FROM ({self._prepared('rows')}) "
@@ -93,7 +95,7 @@ class Results:
             source: The source, pinned to the plan's source version.
             partials: Our partials table.
             plan: The plan.
-            work: Its work, above no frozen history.
+            work: Its work.
             replaced: The slices that it replaces, in whole or in part.
 
         Raises:
@@ -112,7 +114,9 @@ class Results:
         if work.parts == ():
             return stored, 0
         is_lasting = self._end is not None
-        spans = SpanSet.of(EVERYTHING) if work.parts is None else raw_spans(work.parts, MAX_SPANS, last_long=is_lasting)
+        spans = SpanSet.of(Span(NEG_INF if is_lasting else work.since, POS_INF))
+        if work.parts is not None:
+            spans = raw_spans(work.parts, MAX_SPANS, last_long=is_lasting)
         return self.computed(self._raw(reader, source, plan, work, spans), work, stored, replaced)
 
     def _raw(self, reader: LocalReader, source: str, plan: Plan, work: Work, spans: SpanSet) -> pa.Table:
@@ -134,12 +138,16 @@ class Results:
 
         Args:
             rows: The rows of the source that may count.
-            work: The work, above no frozen history.
+            work: The work.
             stored: SQL of the stored results of the replaced slices.
             replaced: These slices.
         """
         self.connection.register("rows", rows)
         prepared = self._prepared("rows")
+        engine = self.definition.engine
+        last = None if engine is None or work.since == NEG_INF else engine.params.lasts_from(work.since)
+        if last is not None:  # what ended below the frozen boundary does not count
+            prepared = f"SELECT * FROM ({prepared}) WHERE {_LAST} >= {_clamped(last)}"
         if work.parts is None:
             sql = f"SELECT *, 0 AS {PART}, NULL::BIGINT AS {KNOWN} FROM ({prepared})"
         else:

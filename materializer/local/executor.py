@@ -12,9 +12,9 @@ from materializer.core.aggregates.layout import SIGN
 from materializer.core.compiled.bucket_sql import bucket_start_sql, ends_sql
 from materializer.core.compiled.definition import SLICE, Definition, key_column
 from materializer.core.compiled.definition import quoted as spark_quoted
-from materializer.core.engines.work import ChangedKeys, Work
+from materializer.core.engines.work import ChangedKeys, Work, continues
 from materializer.core.refresh.plan import CAME, INSERTED, WENT, Merge, Plan, Recompute, Retract, RollUp
-from materializer.core.time.spans import NEG_INF, Span, SpanSet
+from materializer.core.time.spans import Span, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.lake.computed import Computed, Fewer
 from materializer.local.kinds import BUG, Kind, NotLocal, bugs_left_to_spark, quoted
@@ -240,7 +240,8 @@ class _Run:
         """Return SQL of the results of an engine that the plan replaces."""
         from materializer.local.engines import Results
 
-        if self.work is None or self.work.since != NEG_INF:
+        engine = self.definition.engine
+        if self.work is None or engine is None or continues(engine.params, self.work):
             raise NotLocal("results that go on from history that is frozen")
         results = Results(self.connection, self.definition, self.forms)
         of_plan = self.executor, self.source.path, self.partials_path, self.plan

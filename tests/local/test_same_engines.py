@@ -217,11 +217,38 @@ def test_rows_that_went_unseen_are_refused_in_the_same_words(tmp_path: Path, spa
         assert said[0] == said[1]
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in {"sessions", "snapshots"} else pytest.param(name, marks=pytest.mark.slow)
+        for name in ("sessions", "hopping", "panes", "hops", "compressed hops", "snapshots", "counts of events")
+    ],
+)
+def test_both_executors_go_on_above_frozen_history(tmp_path: Path, spark: SparkSession, name: str) -> None:
+    """
+    Rows that come above, across and below the frozen boundary, and raw rows below it that go, leave both lakes equal.
+    """
+    world = World(tmp_path, spark, DEFINITIONS[name] | {"properties": {"source.retention": "2 hours"}}, seed=len(name))
+    world.append(0, 400, 60)
+    world.refresh()
+    frozen = world.lakes["local"].status("made")[0].frozen
+    assert frozen > NEG_INF
+    world.append(390, 420, 3)
+    world.refresh()
+    edge = (START + timedelta(hours=3)).isoformat()
+    DeltaTable(world.source).delete(f"ts < '{edge}' AND (until IS NULL OR until < '{edge}')")
+    world.append(270, 420, 6)
+    world.refresh()
+    world.append(100, 500, 3)
+    world.refresh()
+
+
 def test_what_goes_on_from_frozen_history_is_left_to_spark(tmp_path: Path, spark: SparkSession) -> None:
     """
-    Above history that is frozen the plan says Spark, and why; the local executor that was asked for refuses.
+    Where windows are filled from one below the frozen boundary, the plan says Spark, and why; the local executor that was asked
+    for refuses.
     """
-    world = World(tmp_path, spark, SESSIONS | {"properties": {"source.retention": "2 hours"}}, seed=5)
+    world = World(tmp_path, spark, DEFINITIONS["filled"] | {"properties": {"source.retention": "2 hours"}}, seed=5)
     world.append(0, 400, 60)
     lake = world.lakes["local"]
     lake.refresh("made")

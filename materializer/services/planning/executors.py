@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from materializer.core.compiled.definition import Definition
-from materializer.core.engines.work import Work
+from materializer.core.engines.work import Work, continues
 from materializer.core.quality.builtin import built_in
 from materializer.core.quality.compiled import CompiledSuite
 from materializer.core.quality.gates import has_gate, is_on
 from materializer.core.refresh.plan import OPENED, ExecutorKind, Lane, Plan
-from materializer.core.time.spans import NEG_INF, Span, SpanSet
+from materializer.core.time.spans import Span, SpanSet
 from materializer.errors import DefinitionError, NotLocalError
 from materializer.local.executor import LocalExecutor
 from materializer.local.kinds import BUG
@@ -105,7 +105,8 @@ def _too_large(plan: Plan, work: Work | None, local: LocalExecutor, needs: Needs
 def _no_form(aggregate: Aggregate, plan: Plan, work: Work | None, local: LocalExecutor) -> str:
     if aggregate.source.name:
         return f"its source is read by its name {aggregate.source.name}, which a catalog guards"
-    if work is not None and work.since != NEG_INF:
+    engine = aggregate.definition.engine
+    if work is not None and engine is not None and continues(engine.params, work):
         return "results go on from history that is frozen"
     if found := local.why_not(aggregate.definition):
         return found if found.startswith(BUG) else f"the local executor has no form for {found}"
