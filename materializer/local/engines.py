@@ -113,11 +113,33 @@ class Results:
         stored = f"SELECT {', '.join(map(quoted, self.forms.partials))} FROM {_STORED}"
         if work.parts == ():
             return stored, 0
+        return self.computed(self._raw(reader, source, plan, work, self._spans(work)), work, stored, replaced)
+
+    def again(self, reader: LocalReader, source: str, plan: Plan, work: Work, spans: SpanSet) -> str:
+        """Return SQL of the results of some slices, all with revision 0, computed without looking at stored ones.
+
+        Args:
+            reader: Reads rows.
+            source: The source, pinned to the plan's source version.
+            plan: The plan.
+            work: All work that has results in the slices.
+            spans: The slices.
+
+        Raises:
+            NotLocal: If Spark has to compute them.
+        """
+        columns = ", ".join(f"NULL::{kind.duck} AS {quoted(name)}" for name, kind in self.forms.partials.items())
+        nothing = f"SELECT {columns} WHERE false"
+        if work.parts == ():
+            return nothing
+        return self.computed(self._raw(reader, source, plan, work, self._spans(work)), work, nothing, spans)[0]
+
+    def _spans(self, work: Work) -> SpanSet:
+        """Return where the raw rows of some work may begin."""
         is_lasting = self._end is not None
-        spans = SpanSet.of(Span(NEG_INF if is_lasting else work.since, POS_INF))
         if work.parts is not None:
-            spans = raw_spans(work.parts, MAX_SPANS, last_long=is_lasting)
-        return self.computed(self._raw(reader, source, plan, work, spans), work, stored, replaced)
+            return raw_spans(work.parts, MAX_SPANS, last_long=is_lasting)
+        return SpanSet.of(Span(NEG_INF if is_lasting else work.since, POS_INF))
 
     def _raw(self, reader: LocalReader, source: str, plan: Plan, work: Work, spans: SpanSet) -> pa.Table:
         """Return at least the raw rows of some work, and of other keys none where keys are columns; or those that were added."""

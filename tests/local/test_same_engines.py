@@ -272,3 +272,24 @@ def test_a_column_that_the_query_has_too_is_left_to_spark(tmp_path: Path, spark:
 
     with pytest.raises(NotLocalError, match="a column with the name _to, which its query has, too"):
         lake.refresh("counted", executor="local")
+
+
+@pytest.mark.parametrize("name", ["sessions", pytest.param("panes", marks=pytest.mark.slow), "snapshots"])
+def test_canaries_of_an_engine_need_no_spark(tmp_path: Path, spark: SparkSession, name: str) -> None:
+    """
+    The process computes slices again, all of them here, and finds them right; nothing is left to Spark.
+    """
+    every = {"properties": {"quality.canaries": "200"}}
+    world = World(tmp_path, spark, DEFINITIONS[name] | every, seed=len(name))
+    world.append(0, 400, 60)
+    world.refresh()
+    lake = world.lakes["local"]
+    world.append(100, 420, 4)
+
+    report = lake.refresh("made", executor="local")
+
+    assert [(run.report.executor, run.report.jobs) for run in report.runs] == [("local", 0)]
+    [found] = lake.status("made")
+    assert found.canaries is not None
+    assert found.canaries.clean
+    assert found.canaries.touched
