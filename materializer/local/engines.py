@@ -8,30 +8,35 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from materializer.core.compiled.bucket_sql import instant_of_sql, slice_sql, spans_sql
+from materializer.core.compiled.bucket_sql import instant_of_sql, slice_sql
 from materializer.core.compiled.definition import SLICE, Definition, key_column
 from materializer.core.compiled.definition import quoted as spark_quoted
 from materializer.core.compiled.shown import SAME_SHARE, shown_values
+from materializer.core.engines.engine_query import END, PART, TIME
+from materializer.core.engines.engine_query import KNOWN_MAX as KNOWN
 from materializer.core.engines.work import ChangedKeys, Part, Work, frozen, joined, raw_spans
 from materializer.core.refresh.plan import MAX_SPANS, Plan
-from materializer.core.time.spans import EVERYTHING, SpanSet
+from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.lake.span_rows import rows_of_spans
 from materializer.local.connection import Connection
 from materializer.local.expressions import Scope, compiled
-from materializer.local.forms import Forms
+from materializer.local.forms import RAW as _RAW
+from materializer.local.forms import Forms, results_query
 from materializer.local.kinds import BIGINT, quoted
-from materializer.local.windows import KEY, KNOWN, PART, TIME, Windows
+from materializer.local.render import rendered
+from materializer.local.windows import Windows
 
 if TYPE_CHECKING:
     from materializer.local.reading import LocalReader
 
 _FAR: Final = 2**62
+_LAST: Final = f"greatest({TIME}, coalesce({END} - 1, {_FAR}))"
+"""The last instant of an event that lasts."""
 _NEW: Final = "mz_new"
 _PLACED: Final = "mz_placed"
 _TOUCHED: Final = "mz_touched"
-_IDENTITY: Final = ("w_start", "w_end", "label")
+_IDENTITY: Final = ("w_start", "w_end", "label", "x_ordinal")
 _PARTS: Final = "mz_parts"
-_RAW: Final = "mz_raw"
 _STORED: Final = "mz_stored"
 
 
@@ -53,21 +58,23 @@ class Results:
         """Return source rows as if they had just been inserted; None when they are in too many pairs of key and slice."""
         assert self.definition.engine is not None
         self.connection.register("rows", rows)
-        keys = self._keys
-        ticks = self.definition.engine.slice_ticks
+        keys, engine = self._keys, self.definition.engine
+        last = _LAST if engine.params.end else TIME
+        values = [f"min({TIME}) AS lo", f"max({last}) AS hi", f"max({TIME}) AS newest", "count(*) AS n"]
         found = self.connection.query(
-            f"SELECT {', '.join([*keys, f'min({TIME}) AS lo', f'max({TIME}) AS hi', 'count(*) AS n'])} "
-            f"FROM ({self._prepared('rows', SpanSet.of(EVERYTHING))}) "
-            f"GROUP BY {', '.join([*keys, _slice_of(TIME, ticks)])}"
+            f"SELECT {', '.join([*keys, *values])} FROM ({self._prepared('rows')}) "
+            f"GROUP BY {', '.join([*keys, _slice_of(TIME, engine.slice_ticks)])}"
         )
         if found.num_rows > most:
             return None
+        names = [key_column(k.name) for k in self.definition.spec.keys]
         by_key: dict[tuple[object, ...], list[tuple[int, int]]] = {}
         for row in found.to_pylist():
-            by_key.setdefault(frozen([row[k] for k in keys]), []).append((row["lo"], row["hi"]))
+            until = POS_INF if row["hi"] >= _FAR else row["hi"]
+            by_key.setdefault(frozen([row[k] for k in names]), []).append((row["lo"], until))
         return ChangedKeys(
             {key: joined(pieces) for key, pieces in by_key.items()},
-            max((hi for pieces in by_key.values() for _, hi in pieces), default=None),
+            max(found["newest"].to_pylist(), default=None),
             is_insert_only=True,
             rows=sum(found["n"].to_pylist()),
         )
@@ -88,7 +95,7 @@ class Results:
             source: The source, pinned to the plan's source version.
             partials: Our partials table.
             plan: The plan.
-            work: Its work, above no frozen history.
+            work: Its work.
             replaced: The slices that it replaces, in whole or in part.
 
         Raises:
@@ -106,8 +113,33 @@ class Results:
         stored = f"SELECT {', '.join(map(quoted, self.forms.partials))} FROM {_STORED}"
         if work.parts == ():
             return stored, 0
-        spans = SpanSet.of(EVERYTHING) if work.parts is None else raw_spans(work.parts, MAX_SPANS, last_long=False)
-        return self.computed(self._raw(reader, source, plan, work, spans), spans, work, stored, replaced)
+        return self.computed(self._raw(reader, source, plan, work, self._spans(work)), work, stored, replaced)
+
+    def again(self, reader: LocalReader, source: str, plan: Plan, work: Work, spans: SpanSet) -> str:
+        """Return SQL of the results of some slices, all with revision 0, computed without looking at stored ones.
+
+        Args:
+            reader: Reads rows.
+            source: The source, pinned to the plan's source version.
+            plan: The plan.
+            work: All work that has results in the slices.
+            spans: The slices.
+
+        Raises:
+            NotLocal: If Spark has to compute them.
+        """
+        columns = ", ".join(f"NULL::{kind.duck} AS {quoted(name)}" for name, kind in self.forms.partials.items())
+        nothing = f"SELECT {columns} WHERE false"
+        if work.parts == ():
+            return nothing
+        return self.computed(self._raw(reader, source, plan, work, self._spans(work)), work, nothing, spans)[0]
+
+    def _spans(self, work: Work) -> SpanSet:
+        """Return where the raw rows of some work may begin."""
+        is_lasting = self._end is not None
+        if work.parts is not None:
+            return raw_spans(work.parts, MAX_SPANS, last_long=is_lasting)
+        return SpanSet.of(Span(NEG_INF if is_lasting else work.since, POS_INF))
 
     def _raw(self, reader: LocalReader, source: str, plan: Plan, work: Work, spans: SpanSet) -> pa.Table:
         """Return at least the raw rows of some work, and of other keys none where keys are columns; or those that were added."""
@@ -123,42 +155,41 @@ class Results:
         at = time, definition.time_type
         return reader.read_keys(source, plan.source_version, columns, spans, keys, by_columns, *at)
 
-    def computed(self, rows: pa.Table, spans: SpanSet, work: Work, stored: str, replaced: SpanSet) -> tuple[str, int]:
+    def computed(self, rows: pa.Table, work: Work, stored: str, replaced: SpanSet) -> tuple[str, int]:
         """Return SQL of all result rows of the slices that a plan replaces, and how many raw rows they were made from.
 
         Args:
-            rows: The source's rows in *spans*.
-            spans: Where raw rows count.
-            work: The work, above no frozen history.
+            rows: The rows of the source that may count.
+            work: The work.
             stored: SQL of the stored results of the replaced slices.
             replaced: These slices.
         """
         self.connection.register("rows", rows)
-        prepared = self._prepared("rows", spans)
+        prepared = self._prepared("rows")
+        engine = self.definition.engine
+        last = None if engine is None or work.since == NEG_INF else engine.params.lasts_from(work.since)
+        if last is not None:  # what ended below the frozen boundary does not count
+            prepared = f"SELECT * FROM ({prepared}) WHERE {_LAST} >= {_clamped(last)}"
         if work.parts is None:
             sql = f"SELECT *, 0 AS {PART}, NULL::BIGINT AS {KNOWN} FROM ({prepared})"
         else:
             self.connection.register(_PARTS, self._part_rows(work.parts))
-            at = " AND ".join([*self._same_keys("r", self._keys), f"r.{TIME} >= p.raw_start"])
-            sql = (
-                f"SELECT r.*, p.{PART}, p.{KNOWN} FROM ({prepared}) r "
-                f"ASOF JOIN {_PARTS} p ON {at} WHERE r.{TIME} < p.raw_end"
-            )
+            sql = self._in_parts(prepared)
         # the rows that count are made once, because they are counted, too
         counted = self.connection.query(sql)
         self.connection.register(_RAW, counted)
-        names = [quoted(key_column(k.name)) for k in self.definition.spec.keys]
         if work.parts is not None:
-            at = " AND ".join([*self._same_keys("s", names), "s.w_start >= p.start"])
+            at = " AND ".join([*self._same_keys("s"), "s.w_start >= p.start"])
             inside = f"coalesce(s.w_start < p.stop, false) AS {_TOUCHED}"
             placed = f"SELECT s.*, p.{PART}, p.{KNOWN}, {inside} FROM ({stored}) s ASOF LEFT JOIN {_PARTS} p ON {at}"
             self.connection.register(_PLACED, self.connection.query(placed))
         windows = Windows(self.definition, self.forms, work.at)
-        if work.added_after is None:
+        if (query := results_query(self.definition, self.forms.columns, work.at)) is not None:
+            found = rendered(query).sql
+        elif work.added_after is None:
             found = windows.results(_RAW)
         else:
-            keys = "".join(f", {name} AS {ours}" for name, ours in zip(names, self._keys, strict=True))
-            found = windows.merged(_RAW, f"SELECT *{keys} FROM {_PLACED} WHERE {_TOUCHED}")
+            found = windows.merged(_RAW, f"SELECT * FROM {_PLACED} WHERE {_TOUCHED}")
         new, columns = self._stored(found), ", ".join(map(quoted, self.forms.partials))
         if work.parts is not None:
             mine = f"n.{PART} = p.{PART} AND n.w_start >= p.start AND n.w_start < p.stop"
@@ -171,22 +202,36 @@ class Results:
         return f"{self._revised(f'FROM {_NEW}', old)} UNION ALL BY NAME {clean}", counted.num_rows
 
     @property
-    def _keys(self) -> list[str]:
-        return [f"{KEY}{i}" for i in range(len(self.definition.spec.keys))]
+    def _end(self) -> str | None:
+        """The column of the ends of events."""
+        return None if self.definition.engine is None else self.definition.engine.params.end
 
-    def _prepared(self, rows: str, spans: SpanSet) -> str:
+    def _in_parts(self, prepared: str) -> str:
+        """Return SQL of the raw rows of the parts; an event that lasts may be in several."""
+        columns, same = f"r.*, p.{PART}, p.{KNOWN}", self._same_keys("r")
+        if self._end is None:
+            at = " AND ".join([*same, f"r.{TIME} >= p.raw_start"])
+            return f"SELECT {columns} FROM ({prepared}) r ASOF JOIN {_PARTS} p ON {at} WHERE r.{TIME} < p.raw_end"
+        until = f"CASE WHEN r.{END} IS NULL THEN {_FAR} ELSE greatest(r.{END}, r.{TIME} + 1) END"
+        at = " AND ".join([*same, f"r.{TIME} < p.raw_end", f"{until} > p.raw_start"])
+        return f"SELECT {columns} FROM ({prepared}) r JOIN {_PARTS} p ON {at}"
+
+    @property
+    def _keys(self) -> list[str]:
+        return [quoted(key_column(k.name)) for k in self.definition.spec.keys]
+
+    def _prepared(self, rows: str) -> str:
         """Return SQL of the raw rows that count, with their time and keys."""
         definition, forms = self.definition, self.forms
         time = spark_quoted(definition.spec.time_column)
         scope = Scope(forms.columns)
-        tests = [f"{time} IS NOT NULL"]
-        if spans != SpanSet.of(EVERYTHING):
-            tests.append(spans_sql(time, spans, definition.time_type))
-        found = [compiled(test, scope).sql for test in tests] + ([forms.where] if forms.where else [])
-        at = compiled(instant_of_sql(time, definition.time_type), scope).sql
-        keys = "".join(f", {sql} AS {name}" for name, sql in zip(self._keys, forms.keys.values(), strict=True))
+        found = [compiled(f"{time} IS NOT NULL", scope).sql] + ([forms.where] if forms.where else [])
+        times = {TIME: time} | ({END: spark_quoted(self._end)} if self._end else {})
+        instants = {name: compiled(instant_of_sql(sql, definition.time_type), scope).sql for name, sql in times.items()}
+        made = [f"CAST({sql} AS BIGINT) AS {name}" for name, sql in instants.items()]
+        made += [f"{sql} AS {name}" for name, sql in zip(self._keys, forms.keys.values(), strict=True)]
         inside = f"SELECT * FROM {rows} WHERE {' AND '.join(f'({t})' for t in found)}"
-        return f"SELECT *, CAST({at} AS BIGINT) AS {TIME}{keys} FROM ({inside})"
+        return f"SELECT *, {', '.join(made)} FROM ({inside})"
 
     def _part_rows(self, parts: Sequence[Part]) -> pa.Table:
         bounds = {
@@ -201,11 +246,11 @@ class Results:
         columns |= {f"mz_p_{i}": pa.array([p.key[i] for p in parts]) for i in range(len(self._keys))}
         return pa.table(columns)
 
-    def _same_keys(self, side: str, names: Sequence[str]) -> list[str]:
+    def _same_keys(self, side: str) -> list[str]:
         kinds = [self.forms.partials[key_column(k.name)].duck for k in self.definition.spec.keys]
         return [
             f"{side}.{name} IS NOT DISTINCT FROM CAST(p.mz_p_{i} AS {kind})"
-            for i, (name, kind) in enumerate(zip(names, kinds, strict=True))
+            for i, (name, kind) in enumerate(zip(self._keys, kinds, strict=True))
         ]
 
     def _stored(self, found: str) -> str:
@@ -214,8 +259,7 @@ class Results:
         assert definition.engine is not None
         first = f"(w_start - pmod(w_start, {definition.engine.slice_ticks}L))"
         at = compiled(slice_sql(first, definition.time_type), Scope({"w_start": BIGINT})).sql
-        names = dict(zip((key_column(k.name) for k in definition.spec.keys), self._keys, strict=True))
-        columns = {name: names.get(name, quoted(name)) for name in forms.partials} | {SLICE: at, "revision": "0"}
+        columns = {name: quoted(name) for name in forms.partials} | {SLICE: at, "revision": "0"}
         typed = [f"CAST({sql} AS {forms.partials[n].duck}) AS {quoted(n)}" for n, sql in columns.items()]
         return f"SELECT {', '.join(typed)}, {PART} FROM ({found})"
 

@@ -12,8 +12,9 @@ from materializer.core.aggregates.layout import SIGN
 from materializer.core.compiled.bucket_sql import bucket_start_sql
 from materializer.core.compiled.definition import SLICE, Definition, key_column
 from materializer.core.compiled.definition import quoted as spark_quoted
+from materializer.core.engines.work import ChangedKeys, Work, continues
 from materializer.core.refresh.plan import CAME, INSERTED, WENT, Merge, Plan, Recompute, Retract, RollUp
-from materializer.core.time.spans import NEG_INF, Span, SpanSet
+from materializer.core.time.spans import Span, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.local.finals import FEW_SPANS, compiled_text, finalise
 from materializer.local.kinds import BUG, NotLocal, bugs_left_to_spark, quoted
@@ -22,10 +23,10 @@ from materializer.local.reading import LocalReader
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from materializer.core.engines.work import ChangedKeys, Work
     from materializer.lake.computed import Computed, Fewer
     from materializer.lake.keys import Within
     from materializer.local.connection import Connection
+    from materializer.local.engines import Results
     from materializer.local.forms import Forms
 
 _AT: Final = "mz_slice"
@@ -81,9 +82,7 @@ class LocalExecutor(LocalReader):
         """
         from materializer.local.connection import opened
 
-        forms = self._forms(definition)
-        if isinstance(forms, str):
-            raise NotLocal(forms)
+        forms = self._known_forms(definition)
         try:
             with bugs_left_to_spark(), opened(self.memory) as connection:
                 return _Run(self, connection, definition, forms, source, partials_path, plan, hull, work).computed()
@@ -93,15 +92,28 @@ class LocalExecutor(LocalReader):
             raise
 
     def recomputed(
-        self, definition: Definition, source: SourceIdentity, plan: Plan, spans: SpanSet, *, hull: Span | None
+        self,
+        definition: Definition,
+        source: SourceIdentity,
+        plan: Plan,
+        spans: SpanSet,
+        *,
+        hull: Span | None,
+        work: Work | None = None,
     ) -> pa.Table:
-        """Return the output rows of some buckets, all from raw rows at the plan's source version.
+        """Return the output rows of some buckets, all from raw rows; of an engine *work* is all that has results in them.
 
         Raises:
             NotLocal: If Spark has to compute them.
         """
-        again = replace(plan, steps=(Recompute(spans, "again"),))
-        return self.compute(definition, source, "", again, hull=hull).output
+        if work is None:
+            again = replace(plan, steps=(Recompute(spans, "again"),))
+            return self.compute(definition, source, "", again, hull=hull).output
+        from materializer.local.connection import opened
+
+        forms = self._known_forms(definition)
+        with bugs_left_to_spark(), opened(self.memory) as connection:
+            return _Run(self, connection, definition, forms, source, "", plan, hull, work).again(spans)
 
     def finalise_committed(self, definition: Definition, path: str, version: int, spans: SpanSet) -> pa.Table:
         """Return the output rows of partials that are already committed, as Spark's ``finalise_committed`` does.
@@ -170,13 +182,17 @@ class LocalExecutor(LocalReader):
         from materializer.local.connection import opened
         from materializer.local.engines import Results
 
-        forms = self._forms(definition)
-        if isinstance(forms, str):
-            raise NotLocal(forms)
+        forms = self._known_forms(definition)
         columns, time = list(forms.columns), definition.spec.time_column
         with bugs_left_to_spark(), opened(self.memory) as connection:
             rows = self.read(source.path, version, columns, spans, time, definition.time_type)
             return Results(connection, definition, forms).changed(rows, most)
+
+    def _known_forms(self, definition: Definition) -> Forms:
+        found = self._forms(definition)
+        if isinstance(found, str):
+            raise NotLocal(found)
+        return found
 
     def _forms(self, definition: Definition) -> Forms | str:
         known = self._known.get(id(definition))
@@ -258,16 +274,26 @@ class _Run:
             parts.append(self._merge(stored, came, went) if came else stored)
         return " UNION ALL BY NAME ".join(parts)
 
+    def again(self, spans: SpanSet) -> pa.Table:
+        """Return the output rows of some slices of an engine, whatever is stored."""
+        results, work = self._engine()
+        sql = results.again(self.executor, self.source.path, self.plan, work, spans)
+        return finalise(self.connection, self.definition, self.forms, sql, self.plan.replaced)[1]
+
     def _results(self, replaced: SpanSet) -> str:
         """Return SQL of the results of an engine that the plan replaces."""
+        results, work = self._engine()
+        of_plan = self.executor, self.source.path, self.partials_path, self.plan
+        sql, self.rows_read = results.of_plan(*of_plan, work, replaced)
+        return sql
+
+    def _engine(self) -> tuple[Results, Work]:
         from materializer.local.engines import Results
 
-        if self.work is None or self.work.since != NEG_INF:
+        engine = self.definition.engine
+        if self.work is None or engine is None or continues(engine.params, self.work):
             raise NotLocal("results that go on from history that is frozen")
-        results = Results(self.connection, self.definition, self.forms)
-        of_plan = self.executor, self.source.path, self.partials_path, self.plan
-        sql, self.rows_read = results.of_plan(*of_plan, self.work, replaced)
-        return sql
+        return Results(self.connection, self.definition, self.forms), self.work
 
     # -- reading ---------------------------------------------------------------------------------------------------------
 

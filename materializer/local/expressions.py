@@ -63,6 +63,9 @@ _READ: Final = frozenset(
         "false",
         "unit",
         "start",
+        "end",
+        "step",
+        "offset",
         "length",
         "initial",
         "merge",
@@ -114,11 +117,11 @@ def compiled(sql: str, scope: Scope) -> Typed:
     Raises:
         NotLocal: If a part of it is outside the proven set.
     """
-    return Compiler(scope).of(_parsed(sql))
+    return Compiler(scope).of(parsed(sql))
 
 
 @lru_cache(maxsize=1_000)
-def _parsed(sql: str) -> exp.Expr:
+def parsed(sql: str) -> exp.Expr:
     """Return the tree of a text, which callers only read: each refresh of an aggregate has much the same texts."""
     if _NOT_ANSI.search(sql) or _SHORT.search(sql):
         raise NotLocal(f"the text of {sql!r}")  # what the parser reads like something else

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from materializer.core.aggregates.layout import SIGN
 from materializer.core.compiled.definition import SLICE, Definition, EngineDefinition, key_column
+from materializer.core.engines import registry
+from materializer.core.engines.clock import ClosingClock
+from materializer.core.engines.engine_query import END, KNOWN_MAX, PART, TIME, EngineQuery
+from materializer.core.engines.registry import QUERIES
 from materializer.core.engines.time_series import TimeSeries
+from materializer.core.query.nodes import Named, Query, hidden_in
 from materializer.local.expressions import Scope, compiled
 from materializer.local.kinds import BOOLEAN, INT, VOID, Kind, NotLocal, kind_of
-from materializer.local.typed import Typed
+from materializer.local.render import rendered
+from materializer.local.typed import Typed, same_zero
 
 GROUPED: Final = frozenset(
     [
@@ -35,7 +41,10 @@ OURS: Final = "mz_"
 """How names begin that the local executor uses beside those of the source."""
 
 
-ENGINES: Final = frozenset({"session_window", "time_series"})
+RAW: Final = "mz_raw"
+"""The rows that the query of an engine takes."""
+ENGINES: Final = frozenset({"session_window", "time_series", *(n for n, m in registry.ENGINES.items() if m in QUERIES)})
+"""The engines that have local forms."""
 RESULT: Final = (
     *("w_start", "w_end", "label"),
     *("n", "first_t", "last_t"),
@@ -135,7 +144,11 @@ class Forms:
             {name: typed(sql, final, outputs[name]).sql for name, sql in layout.finals},
             typed(layout.having, final, BOOLEAN).sql if layout.having else "",
         )
-        return forms if definition.engine is None else _with_engine(forms, definition.engine, typed, rows)
+        if definition.engine is None:
+            return forms
+        forms = _with_engine(forms, definition.engine, typed, rows)
+        _check_query(definition, forms, typed)
+        return forms
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,9 +202,56 @@ def _why_not(definition: Definition) -> str:
         return f"the engine {spec.engine}"
     if spec.lateness != "recompute":
         return f"lateness '{spec.lateness}', which goes by the order in which rows came"
+    taken = {TIME, PART, KNOWN_MAX, END, *(key_column(k.name).lower() for k in spec.keys)}
+    if ours := [name for name, _ in spec.read_types if name.lower() in taken]:
+        return f"a column with the name {ours[0]}, which results have, too"
+    if registry.query_module(spec.engine) is not None:
+        return ""
     known = {SLICE, *RESULT, *(key_column(k.name) for k in spec.keys), *(f"v_{m.name}" for m in spec.measures)}
+    return _others(known, definition)
+
+
+def _others(known: set[str], definition: Definition) -> str:
     others = known ^ {name for name, _ in definition.partial_columns}
     return f"results with the columns {', '.join(sorted(others))}" if others else ""
+
+
+def results_query(definition: Definition, columns: Mapping[str, Kind], at: ClosingClock) -> Query | None:
+    """Return the query of the results of an engine over rows that are called :data:`RAW`; None where it is no value.
+
+    Args:
+        definition: The definition.
+        columns: Type of each column of the source that is read.
+        at: The bounds that close windows.
+    """
+    module = registry.query_module(definition.spec.engine)
+    if module is None:
+        return None
+    e = EngineQuery.of(definition)
+    kinds = {name: kind.text for name, kind in columns.items()} | {TIME: "bigint"}
+    kinds |= {END: "bigint"} if e.params.end else {}
+    kinds |= dict(zip(e.keys, definition.key_types, strict=True))
+    kinds |= {PART: "int", KNOWN_MAX: "bigint"}
+    query: Query = module.rows(Named(RAW, tuple(kinds.items())), e, at)
+    return query
+
+
+def _check_query(definition: Definition, forms: Forms, typed: _Typing) -> None:
+    """Refuse a definition whose query has no local form, or makes other columns than are stored.
+
+    Raises:
+        NotLocal: If this process cannot compute it.
+    """
+    query = results_query(definition, forms.columns, ClosingClock(0, 0, 0))
+    if query is None or typed.refused:
+        return
+    if taken := hidden_in(query) & {name.lower() for name in forms.columns}:
+        raise NotLocal(f"a column with the name {min(taken)}, which its query has, too")
+    found = {name: kind for name, kind in rendered(query).kinds.items() if name != PART}
+    if why := _others({*found, SLICE, "revision"}, definition):
+        raise NotLocal(why)
+    if wrong := [name for name, kind in found.items() if forms.partials[name] != kind]:
+        raise NotLocal(f"the type {forms.partials[wrong[0]].text} of {wrong[0]}, taken for {found[wrong[0]].text}")
 
 
 def _with_engine(forms: Forms, engine: EngineDefinition, typed: _Typing, rows: Scope) -> Forms:
@@ -226,11 +286,6 @@ def _typed(sql: str, scope: Scope, kind: Kind) -> Typed:
     if found.kind != kind:  # the declared type is Spark's, so the local one is wrong
         raise NotLocal(f"{sql!r}, whose type {kind.text} was taken for {found.kind.text}")
     return found
-
-
-def same_zero(key: Typed) -> str:
-    """Return a key as Spark groups by it: the two zeros of floating-point numbers are one."""
-    return f"CASE WHEN {key.sql} = 0 THEN 0 ELSE {key.sql} END" if key.kind.is_fraction else key.sql
 
 
 def obstacles(definition: Definition) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from materializer.local.kinds import (
     INT,
     STRING,
     TIMESTAMP,
+    VOID,
     Kind,
     NotLocal,
     common,
@@ -277,6 +278,32 @@ def _transform(node: exp.Transform, compiler: Compiling) -> Typed:
     return Typed(f"list_transform({values.sql}, lambda {name}: {body.sql})", Kind("array", element=body.kind))
 
 
+def _sequence(node: exp.GenerateSeries, compiler: Compiling) -> Typed:
+    start, stop, given = (node.args.get(name) for name in ("start", "end", "step"))
+    ends = [compiler.of(start), compiler.of(stop)]
+    kind = common([end.kind for end in ends])
+    if not kind.is_integer:
+        raise NotLocal(f"sequence of {kind.text}")
+    first, last = (cast(end, kind).sql for end in ends)
+    if given is None:
+        step, least = f"CASE WHEN {first} <= {last} THEN 1 ELSE -1 END", ""
+    else:
+        by = compiler.of(given)
+        if not by.literal or by.literal < 1 or by.kind != kind:
+            raise NotLocal("a sequence whose step is not written out")
+        step, least = str(by.literal), f"{first} > {last}"
+    listed = f"CAST(generate_series({first}::BIGINT, {last}::BIGINT, {step}) AS {kind.duck}[])"
+    nulls = (
+        f"CASE WHEN {first} IS NOT NULL AND {last} IS NOT NULL THEN {failing(least, listed) if least else listed} END"
+    )
+    return Typed(f"({nulls})", Kind("array", element=kind))
+
+
+def _raise(node: exp.Anonymous, compiler: Compiling) -> Typed:
+    _given(node, compiler, "string")
+    return Typed("error('Spark has to say')", VOID)
+
+
 def _aggregate(node: exp.Reduce, compiler: Compiling) -> Typed:
     values, start = compiler.of(node.this), compiler.of(node.args["initial"])
     if values.kind.element is None or node.args.get("merge") is None:
@@ -329,9 +356,11 @@ _BY_NODE: Final[dict[type, Entry]] = {
     exp.ArraySort: _sort_array,
     exp.Transform: _transform,
     exp.Reduce: _aggregate,
+    exp.GenerateSeries: _sequence,
 }
 _BY_NAME: Final[dict[str, Entry]] = {
     "timestamp_micros": _timestamp_micros,
     "date_from_unix_date": _date_from_unix_date,
     "get": _get,
+    "raise_error": _raise,
 }

@@ -105,6 +105,11 @@ def cast(value: Typed, to: Kind) -> Typed:
     raise NotLocal(f"CAST({of.text} AS {to.text})")
 
 
+def same_zero(key: Typed) -> str:
+    """Return a key as Spark groups by it: the two zeros of floating-point numbers are one."""
+    return f"CASE WHEN {key.sql} = 0 THEN 0 ELSE {key.sql} END" if key.kind.is_fraction else key.sql
+
+
 def unscaled(value: Typed) -> str:
     """Return a decimal as the whole number of its last digit, which HUGEINT holds."""
     kind = value.kind

@@ -1,8 +1,7 @@
 """The queries of the windowing engines that have local forms: ``session_window`` and ``time_series``.
 
-They are those of ``materializer.spark.engines``, over the columns ``mz_t`` (time as an instant), ``mz_part``, ``mz_known`` (the
-newest time of the key outside of the part) and ``mz_k_<i>`` (keys). Each gives a row for each result: keys, ``mz_part``, and the
-stored columns of a result but ``slice`` and ``revision``.
+They are those of ``materializer.spark.engines``, over the columns that :mod:`materializer.core.engines.engine_query` names. Each
+gives a row for each result: keys, ``_part``, and the stored columns of a result but ``slice`` and ``revision``.
 """
 
 from __future__ import annotations
@@ -11,18 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from materializer.core.compiled.definition import Definition
+from materializer.core.compiled.definition import Definition, key_column
 from materializer.core.engines.clock import ClosingClock
+from materializer.core.engines.engine_query import KNOWN_MAX as KNOWN
+from materializer.core.engines.engine_query import PART, TIME
 from materializer.core.engines.session_window import SessionWindow
 from materializer.core.engines.time_series import TimeSeries
 from materializer.local.forms import Forms
 from materializer.local.kinds import NotLocal, quoted
 from materializer.local.typed import failing
 
-KEY: Final = "mz_k_"
-KNOWN: Final = "mz_known"
-PART: Final = "mz_part"
-TIME: Final = "mz_t"
 _ANCHOR: Final = "mz_anchor"
 _AT: Final = "mz_at"
 _PANE: Final = "mz_pane"
@@ -67,7 +64,7 @@ class Windows:
 
     @property
     def _keys(self) -> list[str]:
-        return [f"{KEY}{i}" for i in range(len(self.definition.spec.keys))]
+        return [quoted(key_column(k.name)) for k in self.definition.spec.keys]
 
     @property
     def _groups(self) -> list[str]:

@@ -64,7 +64,8 @@ SCALARS = {
     "structs": [
         "named_struct('a', i, 'b', x).a", "transform(array(i, j), v -> v + 1L)", "get(array(1L, 2L, 3L), CAST(pmod(i, 5) AS INT))",
         "transform(array(l), u -> if(u > 0, u, 0L))[0]", "sort_array(array(i, j))", "sort_array(array(d, e))", "sort_array(array(x, y))",
-        "sort_array(array(named_struct('a', d, 'b', x), named_struct('a', e, 'b', y)))",
+        "sort_array(array(named_struct('a', d, 'b', x), named_struct('a', e, 'b', y)))", "sequence(pmod(i, 5), pmod(j, 5))", "sequence(pmod(l, 9L), 12L, 2L)",
+        "sequence(pmod(l, 9L), pmod(m, 9L), 3L)", "CASE WHEN i = 1 THEN CAST(raise_error('no') AS INT) ELSE i END",
         "aggregate(array(named_struct('n', 1L), named_struct('n', 2L)), named_struct('n', 0L), (a, b) -> named_struct('n', a.n + b.n), a -> a.n * 2L)",
     ],
 }  # fmt: skip

@@ -34,6 +34,7 @@ SCHEMA = pa.schema(
         ("volume", pa.int64()),
         ("fee", pa.decimal128(10, 2)),
         ("seq", pa.int64()),
+        ("until", pa.timestamp("us", "UTC")),
     ]
 )
 START = datetime(2025, 3, 30, tzinfo=UTC)
@@ -70,8 +71,32 @@ DEFINITIONS: dict[str, dict[str, Any]] = {
     "by ingestion": SERIES | {"window_size": "10 minutes", "use_system_time": True, "accepted_delay": "3 minutes"},
     "shown": SERIES | {"window_size": "10 minutes", "update_time": "5 minutes", "slice": "1 day"},
 }
+HOPS: dict[str, Any] = {"engine": "hopping_window", "end": "until", "duration": "10 minutes", "period": "4 minutes"}
+PANES: dict[str, Any] = {
+    "engine": "event_time_window",
+    "interval_duration": "10 minutes",
+    "creation_period": "4 minutes",
+}
+COMPRESSED: dict[str, Any] = HOPS | {"engine": "compressed_hopping_window"}
+SNAPSHOTS: dict[str, Any] = {"engine": "snapshot_window", "end": "until"}
+COUNTS: dict[str, Any] = {"engine": "count_window", "count": 3}
+DEFINITIONS |= {
+    "panes": PANES | {"measures": MERGED},
+    "panes from rows": PANES | {"keys": [], "lag": "5 minutes", "offset": "3 minutes"},
+    "panes with gaps": PANES | {"interval_duration": "2 minutes", "keys": ["sym", "ratio"]},
+    "hops": HOPS | {"default_end": "2025-03-30 09:00:00"},
+    "hops with gaps": HOPS
+    | {"duration": "2 minutes", "output_policy": "clip_to_window_end", "where": "until IS NOT NULL"},
+    "compressed hops": COMPRESSED,
+    "compressed hops of all": COMPRESSED | {"keys": [], "alignment": "2025-03-30 00:01:00"},
+    "snapshots": SNAPSHOTS,
+    "snapshots of two keys": SNAPSHOTS | {"keys": ["sym", "ratio"], "slice": "3 hours"},
+    "counts": COUNTS,
+    "counts of events": COUNTS | {"end": "until", "keys": {"name": "upper(sym)"}},
+}
 EXECUTORS: tuple[Literal["local", "spark"], ...] = ("local", "spark")
 FEW = ("sessions", "filled")
+MORE_OF_FEW = ("panes", "hops", "snapshots", "counts")
 
 
 class World:
@@ -91,7 +116,7 @@ class World:
     def append(self, first: int, last: int, count: int = 20) -> None:
         """Append rows between two minutes; some have equal times, and any value may be null."""
         choose = self.choose
-        rows = [
+        rows: list[dict[str, Any]] = [
             {
                 "ts": None if choose.random() < 0.03 else START + timedelta(minutes=choose.randint(first, last)),
                 "sym": choose.choice(["a", "b", "", None]),
@@ -103,6 +128,9 @@ class World:
             }
             for i in range(count)
         ]
+        for row in rows:  # an event may be a point, end before it begins, or be open
+            lasts = choose.choice([None, -5, 0, 1, 7, choose.randint(1, 90)])
+            row["until"] = None if lasts is None or row["ts"] is None else row["ts"] + timedelta(minutes=lasts)
         self.count += count
         write_deltalake(self.source, pa.Table.from_pylist(rows, schema=SCHEMA), mode="append")
 
@@ -142,7 +170,8 @@ class World:
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in FEW else pytest.param(name, marks=pytest.mark.slow) for name in DEFINITIONS]
+    "name",
+    [name if name in {*FEW, *MORE_OF_FEW} else pytest.param(name, marks=pytest.mark.slow) for name in DEFINITIONS],
 )
 def test_both_executors_make_the_same_results(tmp_path: Path, spark: SparkSession, name: str) -> None:
     """
@@ -188,11 +217,38 @@ def test_rows_that_went_unseen_are_refused_in_the_same_words(tmp_path: Path, spa
         assert said[0] == said[1]
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in {"sessions", "snapshots"} else pytest.param(name, marks=pytest.mark.slow)
+        for name in ("sessions", "hopping", "panes", "hops", "compressed hops", "snapshots", "counts of events")
+    ],
+)
+def test_both_executors_go_on_above_frozen_history(tmp_path: Path, spark: SparkSession, name: str) -> None:
+    """
+    Rows that come above, across and below the frozen boundary, and raw rows below it that go, leave both lakes equal.
+    """
+    world = World(tmp_path, spark, DEFINITIONS[name] | {"properties": {"source.retention": "2 hours"}}, seed=len(name))
+    world.append(0, 400, 60)
+    world.refresh()
+    frozen = world.lakes["local"].status("made")[0].frozen
+    assert frozen > NEG_INF
+    world.append(390, 420, 3)
+    world.refresh()
+    edge = (START + timedelta(hours=3)).isoformat()
+    DeltaTable(world.source).delete(f"ts < '{edge}' AND (until IS NULL OR until < '{edge}')")
+    world.append(270, 420, 6)
+    world.refresh()
+    world.append(100, 500, 3)
+    world.refresh()
+
+
 def test_what_goes_on_from_frozen_history_is_left_to_spark(tmp_path: Path, spark: SparkSession) -> None:
     """
-    Above history that is frozen the plan says Spark, and why; the local executor that was asked for refuses.
+    Where windows are filled from one below the frozen boundary, the plan says Spark, and why; the local executor that was asked
+    for refuses.
     """
-    world = World(tmp_path, spark, SESSIONS | {"properties": {"source.retention": "2 hours"}}, seed=5)
+    world = World(tmp_path, spark, DEFINITIONS["filled"] | {"properties": {"source.retention": "2 hours"}}, seed=5)
     world.append(0, 400, 60)
     lake = world.lakes["local"]
     lake.refresh("made")
@@ -203,3 +259,37 @@ def test_what_goes_on_from_frozen_history_is_left_to_spark(tmp_path: Path, spark
         lake.refresh("made", executor="local")
     assert ["spark"] == [run.plan.executor for run in lake.refresh("made").runs]
     assert lake.verify("made").is_equal
+
+
+def test_a_column_that_the_query_has_too_is_left_to_spark(tmp_path: Path, spark: SparkSession) -> None:
+    """
+    The process refuses to compute from a source column that a step of the query would hide, and says which.
+    """
+    source = str(tmp_path / "events")
+    write_deltalake(source, pa.table({"ts": [START], "until": [START], "_to": [1]}))
+    lake = Materializer(tmp_path / "lake", spark=spark, config=Config())
+    lake.define("counted", source, time="ts", measures={"total": "sum(_to)"}, **HOPS)
+
+    with pytest.raises(NotLocalError, match="a column with the name _to, which its query has, too"):
+        lake.refresh("counted", executor="local")
+
+
+@pytest.mark.parametrize("name", ["sessions", pytest.param("panes", marks=pytest.mark.slow), "snapshots"])
+def test_canaries_of_an_engine_need_no_spark(tmp_path: Path, spark: SparkSession, name: str) -> None:
+    """
+    The process computes slices again, all of them here, and finds them right; nothing is left to Spark.
+    """
+    every = {"properties": {"quality.canaries": "200"}}
+    world = World(tmp_path, spark, DEFINITIONS[name] | every, seed=len(name))
+    world.append(0, 400, 60)
+    world.refresh()
+    lake = world.lakes["local"]
+    world.append(100, 420, 4)
+
+    report = lake.refresh("made", executor="local")
+
+    assert [(run.report.executor, run.report.jobs) for run in report.runs] == [("local", 0)]
+    [found] = lake.status("made")
+    assert found.canaries is not None
+    assert found.canaries.clean
+    assert found.canaries.touched

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from materializer.core.engines.base import WindowEngine
 from materializer.core.engines.params import OURS, About, Trouble
@@ -21,7 +21,11 @@ ENGINES: Final[Mapping[str, str]] = {
     "count_window": "interval_windows",
     "event_time_window": "event_time_window",
 }
-"""Name of each engine, and the module that holds it in ``core/engines`` and in ``spark/engines``."""
+"""Name of each engine, and the module that holds it in ``core/engines``, and its query in ``core/engines/queries`` or, where only
+Spark computes it, in ``spark/engines``."""
+
+QUERIES: Final = frozenset({"event_time_window", "interval_windows"})
+"""The modules of ``core/engines/queries``."""
 
 CLASSES: Final[Mapping[str, str]] = {
     "time_series": "TimeSeries",
@@ -46,6 +50,12 @@ def engine_class(engine: str) -> type[WindowEngine]:
     module = ENGINES[engine]
     found = getattr(import_module(f"materializer.core.engines.{module}"), CLASSES[module])
     return cast("type[WindowEngine]", found)
+
+
+def query_module(engine: str) -> Any:
+    """Return the module that holds the query of an engine as a value; None where only Spark has one."""
+    module = ENGINES[engine]
+    return import_module(f"materializer.core.engines.queries.{module}") if module in QUERIES else None
 
 
 def about(spec: AggregateSpec) -> About:

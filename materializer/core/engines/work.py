@@ -12,6 +12,7 @@ from materializer.core.engines.clock import ClosingClock
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
 
 if TYPE_CHECKING:
+    from materializer.core.engines.base import WindowEngine
     from materializer.core.engines.ranges import Range, StoredOfKey
 
 Key = tuple[Any, ...]
@@ -105,6 +106,13 @@ class Work:
     since: int = NEG_INF
     only: KeySlices | None = None
     added_after: int | None = None
+
+
+def continues(engine: WindowEngine, work: Work) -> bool:
+    """Return whether results of some work continue from stored results below the frozen boundary, and not from raw rows alone."""
+    if work.since == NEG_INF:
+        return False
+    return bool(engine.fills_on or engine.lookback) or (work.parts is None and engine.resumes_from != "nothing")
 
 
 def together(*found: ChangedKeys) -> ChangedKeys:

@@ -351,7 +351,7 @@ class DeltaPorts(SwitchTables):
             self._library,
             self.planner.request.options.publish_anyway,
             again,
-            self._local if is_here and result.is_fetched and planner is None else None,
+            self._local if is_here and result.is_fetched else None,
         )
         audited = gate(plan, result)
         if result.is_local:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from materializer.core.compiled.definition import Definition
-from materializer.core.engines.work import Work
+from materializer.core.engines.work import Work, continues
 from materializer.core.quality.builtin import built_in
 from materializer.core.quality.compiled import CompiledSuite
 from materializer.core.quality.gates import has_gate, is_on
 from materializer.core.refresh.plan import OPENED, ExecutorKind, Lane, Plan
-from materializer.core.time.spans import NEG_INF, Span, SpanSet
+from materializer.core.time.spans import Span, SpanSet
 from materializer.errors import DefinitionError, NotLocalError
 from materializer.local.executor import LocalExecutor
 from materializer.local.kinds import BUG
@@ -115,7 +115,8 @@ def _no_form_of_rows(aggregate: Aggregate, local: LocalExecutor) -> str:
 
 
 def _no_form(aggregate: Aggregate, plan: Plan, work: Work | None, local: LocalExecutor) -> str:
-    if work is not None and work.since != NEG_INF:
+    engine = aggregate.definition.engine
+    if work is not None and engine is not None and continues(engine.params, work):
         return "results go on from history that is frozen"
     if found := _no_form_of_rows(aggregate, local):
         return found

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -151,6 +151,7 @@ def why_spark(
     sample: str,
     spans: SpanSet,
     hull: Span | None,
+    again: Again | None = None,
 ) -> str:
     """Return why Spark has to compare the buckets of a sample; "" if this process computes the same rows again.
 
@@ -164,19 +165,23 @@ def why_spark(
         sample: ``TOUCHED`` for buckets of *computed*, ``UNTOUCHED`` for published ones.
         spans: The buckets.
         hull: Where the source has rows.
+        again: All that an engine has in some slices; None for an aggregate without one.
     """
     from materializer.local.comparison import are_equal  # noqa: PLC0415 (it loads a parser)
 
     definition, column = aggregate.definition, aggregate.slice_column("output")
     try:
         with bugs_left_to_spark():
-            expected = local.recomputed(definition, aggregate.source, plan, spans, hull=hull)
+            work = None if again is None else again(plan, spans)
+            expected = local.recomputed(definition, aggregate.source, plan, spans, hull=hull, work=work)
             rows = computed.output
             if sample == UNTOUCHED:
                 near = column.values_in(spans)
                 names = [name for name, _ in definition.output_columns]
                 rows = local.read(aggregate.paths["output"], plan.output.version, names, near, column.name, column.type)
-            return "" if are_equal(definition, expected, part_of(rows, column, spans)) else "rows that seem to differ"
+            rows = part_of(rows, column, spans)
+            is_equal = are_equal(definition, expected, rows, () if again is None else ("revision",))
+            return "" if is_equal else "rows that seem to differ"
     except NotLocal as exc:
         return masked(str(exc))
 
@@ -222,19 +227,35 @@ def _comparing(
 
         yield compared
         return
-    from materializer.spark.run import gating  # noqa: PLC0415 (loads Spark)
+    made: list[DataFrame] = []
+    with ExitStack() as closing:
 
-    work, stored = again(plan, spans), aggregate.paths["partials"]
-    with gating.expected_slices(
-        engine(), aggregate.definition, aggregate.source, plan.source_version, work, spans, partials_path=stored
-    ) as expected:
-        yield lambda rows, some: gating.compare_slices(
-            aggregate.definition,
-            expected,
-            rows,
-            where=aggregate.predicate("output", some),
-            examples=MOST_EVIDENCE,
-        )
+        def compared_slices(rows: DataFrame, some: SpanSet) -> Comparison:
+            from materializer.spark.run import gating  # noqa: PLC0415 (loads Spark)
+
+            if not made:
+                made.append(
+                    closing.enter_context(
+                        gating.expected_slices(
+                            engine(),
+                            aggregate.definition,
+                            aggregate.source,
+                            plan.source_version,
+                            again(plan, spans),
+                            spans,
+                            partials_path=aggregate.paths["partials"],
+                        )
+                    )
+                )
+            return gating.compare_slices(
+                aggregate.definition,
+                made[0],
+                rows,
+                where=aggregate.predicate("output", some),
+                examples=MOST_EVIDENCE,
+            )
+
+        yield compared_slices
 
 
 def _words(example: dict[str, Any]) -> str:

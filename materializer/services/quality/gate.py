@@ -200,7 +200,7 @@ class Gate:
         def why_spark(sample: str, spans: SpanSet) -> str:
             if self.local is None:
                 return "the settings say so"
-            why = canaries.why_spark(self.aggregate, self.local, plan, computed, sample, spans, hull)
+            why = canaries.why_spark(self.aggregate, self.local, plan, computed, sample, spans, hull, self.again)
             self.left.extend([f"its canaries: {why}"] if why else [])
             return why
 

@@ -27,6 +27,7 @@ from materializer.budget import Budget
 from materializer.core.compiled.definition import Definition, quoted
 from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.daily_time_series import DailyTimeSeries
+from materializer.core.engines.engine_query import CLOSED_ON_ARRIVAL, TIME, VERSION, EngineQuery, engine_of
 from materializer.core.engines.event_time_window import advanced
 from materializer.core.engines.work import Work, raw_spans
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
@@ -34,7 +35,6 @@ from materializer.journal.events import SourceIdentity
 from materializer.spark.engines import key_results, questions, run
 from materializer.spark.engines.daily_time_series import DAY, count_sql, day_sql, is_outside_sql, number_sql, window_sql
 from materializer.spark.engines.panes import AT as PLACE
-from materializer.spark.engines.query import CLOSED_ON_ARRIVAL, TIME, VERSION
 from materializer.spark.engines.time_series import ORIGIN, SHUT_OUT, with_shut_out
 from materializer.spark.query import compute as c
 from materializer.spark.query import read_small
@@ -68,10 +68,10 @@ def counted_rows(
     if definition.spec.lateness != "recompute":
         accepted = arrived(spark, definition, source, version, work.at).where(f"{LATE} IS NULL").drop(LATE)
         return accepted if parts is None else run.in_parts(definition, accepted, parts)
-    last = run.engine_of(definition).params.lasts_from(work.since)
+    last = engine_of(definition).params.lasts_from(work.since)
     spans = SpanSet.of(Span(work.since if last is None else NEG_INF, POS_INF))
     if work.parts is not None:
-        spans = raw_spans(work.parts, MAX_RAW_SPANS, last_long=run.engine_of(definition).params.end is not None)
+        spans = raw_spans(work.parts, MAX_RAW_SPANS, last_long=engine_of(definition).params.end is not None)
     if small is not None:
         frame = read_small.raw_rows(spark, small, definition, source, version, spans)
     else:
@@ -102,7 +102,7 @@ def rows_of_keys(
         work: The work to compute.
         parts: Its ranges as a frame.
     """
-    params, ranges = run.engine_of(definition).params, work.parts or ()
+    params, ranges = engine_of(definition).params, work.parts or ()
     if definition.spec.lateness != "recompute":
         return counted_rows(spark, definition, source, version, work, parts), False
     spans = raw_spans(ranges, MAX_RAW_SPANS, last_long=params.end is not None)
@@ -123,11 +123,9 @@ def late_rows(
         The source's columns, ``_reason`` string, ``_version`` bigint: the commit that brought the row.
     """
     rows = arrived(spark, definition, source, upto, at)
-    if (
-        run.engine_of(definition).params.arrival == "sessions"
-    ):  # in no window, but they advance time: the query has them
+    if engine_of(definition).params.arrival == "sessions":  # in no window, but they advance time: the query has them
         outside = sf.when(
-            sf.expr(is_outside_sql(run.engine_of(definition).params)), sf.lit("outside of the trading sessions")
+            sf.expr(is_outside_sql(engine_of(definition).params)), sf.lit("outside of the trading sessions")
         )
         rows = rows.withColumn(LATE, sf.coalesce(sf.col(LATE), outside))
     rows = rows.where(f"{LATE} IS NOT NULL AND {VERSION} > {after}")
@@ -146,10 +144,10 @@ def arrived(
     feed = c.read_changes(spark, source, -1, version).where("_change_type IN ('insert', 'update_postimage')")
     rows = run.prepared(definition, feed).withColumn(VERSION, sf.col("_commit_version").cast("bigint"))
     rows = rows.drop("_change_type", "_commit_version", "_commit_timestamp")
-    params, order = run.engine_of(definition).params, _order(definition)
+    params, order = engine_of(definition).params, _order(definition)
     if params.arrival == "watermark":
         return _by_watermark(spark, definition, rows)
-    keys = [sf.col(quoted(k)) for k in run.query_of(definition).keys]
+    keys = [sf.col(quoted(k)) for k in EngineQuery.of(definition).keys]
     before = sf.max(TIME).over(_earlier(keys, order))
     delay = params.accepted_delay
     ordered = rows.withColumn(LATE, (sf.lit(None) if delay else _is_earlier(before)).cast("string"))
@@ -166,7 +164,7 @@ def arrived(
         return _by_session(ordered.withColumn(CLOSED_ON_ARRIVAL, closed.cast("bigint")), params, first, order)
     whole = Window.partitionBy(*keys).orderBy(*order).rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     rows = rows.withColumn(CLOSED_ON_ARRIVAL, closed.cast("bigint")).withColumn(ORIGIN, sf.first(TIME).over(whole))
-    rows = with_shut_out(rows, run.query_of(definition), at)
+    rows = with_shut_out(rows, EngineQuery.of(definition), at)
     why = sf.when(sf.col(SHUT_OUT), sf.lit("all its windows were closed"))
     if not delay:  # a row that was shut out is as one that never came: it does not make others late
         accepted = sf.when(~sf.col(SHUT_OUT), sf.col(TIME))
@@ -212,14 +210,14 @@ def _by_session(rows: DataFrame, p: DailyTimeSeries, first: Column | None, order
 def _order(definition: Definition) -> list[Column]:
     """Return the columns that give the order of arrival."""
     sequence = definition.spec.sequence
-    rest = [n for n in run.engine_of(definition).order if n != sequence]
+    rest = [n for n in engine_of(definition).order if n != sequence]
     first = [sf.col(quoted(sequence))] if sequence else []
     return [sf.col(VERSION), *first, sf.col(TIME), *[sf.col(quoted(n)) for n in rest]]
 
 
 def _by_watermark(spark: SparkSession, definition: Definition, rows: DataFrame) -> DataFrame:
     """Return rows of an event-time engine with ``_late`` and ``_wm``: the watermark of earlier commits less the discard age."""
-    params = run.engine_of(definition).params
+    params = engine_of(definition).params
     marks = [(version, wm - params.discard_age if wm is not None else None) for version, wm, _ in _marks(params, rows)]
     known = spark.createDataFrame(marks, f"_mz_version bigint, {CLOSED_ON_ARRIVAL} bigint")
     placed = rows.join(sf.broadcast(known), sf.col(VERSION) == sf.col("_mz_version")).drop("_mz_version")
@@ -246,7 +244,7 @@ def _marks(params: Any, rows: DataFrame) -> list[tuple[int, int | None, int | No
 
 def newest_submitted(spark: SparkSession, definition: Definition, source: SourceIdentity, version: int) -> int | None:
     """Return the event time that set the newest watermark (watermark plus lag), over all commits; None without rows."""
-    params = run.engine_of(definition).params
+    params = engine_of(definition).params
     feed = c.read_changes(spark, source, -1, version).where("_change_type IN ('insert', 'update_postimage')")
     rows = run.prepared(definition, feed).withColumn(VERSION, sf.col("_commit_version").cast("bigint"))
     marks = _marks(params, rows)

@@ -17,10 +17,9 @@ from materializer.core.engines.base import WindowEngine
 from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.closing import Closing
 from materializer.core.engines.daily_time_series import DailyTimeSeries
+from materializer.core.engines.engine_query import END, KNOWN_MAX, PART, TIME, Before, EngineQuery
 from materializer.core.engines.interval_windows import IntervalWindow
 from materializer.spark.engines.daily_time_series import day_sql
-from materializer.spark.engines.query import END, KNOWN_MAX, PART, TIME, Before
-from materializer.spark.engines.run import query_of
 
 LONGEST: Final = 1 << 61
 """Maximum length of a block of time."""
@@ -65,7 +64,7 @@ def census(
         limit: Maximum number of windows that one row may make.
         before: The last windows before the rows; empty windows are filled after them.
     """
-    engine = query_of(definition).params
+    engine = EngineQuery.of(definition).params
     match engine.grows_by:
         case "events":
             return _of_events(definition, raw, engine)
@@ -78,7 +77,7 @@ def census(
 
 
 def _key(definition: Definition) -> Any:
-    return sf.struct(sf.lit(0).alias("_mz"), *[sf.col(quoted(k)) for k in query_of(definition).keys])
+    return sf.struct(sf.lit(0).alias("_mz"), *[sf.col(quoted(k)) for k in EngineQuery.of(definition).keys])
 
 
 def _found(row: Any, most: int | None = None, **more: Any) -> Census:
@@ -93,7 +92,7 @@ def _found(row: Any, most: int | None = None, **more: Any) -> Census:
 def _alike(definition: Definition, raw: DataFrame, p: WindowEngine) -> Census:
     """Count windows where every row is in the same number of windows; windows that neighbours share count once."""
     share, step = p.share, p.spacing
-    groups = [quoted(k) for k in query_of(definition).keys] + [PART]
+    groups = [quoted(k) for k in EngineQuery.of(definition).keys] + [PART]
     pane = sf.expr(f"{TIME} - pmod({TIME}, {step}L)").alias("_pane")
     panes = raw.groupBy(*groups, pane).agg(sf.count(sf.lit(1)).alias("n"), sf.min(TIME).alias(TIME))
     following = sf.lead("_pane").over(Window.partitionBy(*groups).orderBy("_pane"))
@@ -113,7 +112,7 @@ def _alike(definition: Definition, raw: DataFrame, p: WindowEngine) -> Census:
 
 def _of_days(definition: Definition, raw: DataFrame, p: DailyTimeSeries) -> Census:
     """Count, as an upper bound, all windows of the trading days in which a key has rows."""
-    keys, a_day = [quoted(k) for k in query_of(definition).keys], p.windows_a_day
+    keys, a_day = [quoted(k) for k in EngineQuery.of(definition).keys], p.windows_a_day
     day = sf.expr(day_sql(p.calendar, TIME)).alias("_day")
     days = raw.groupBy(*keys, PART, day).agg(sf.count(sf.lit(1)).alias("n"), sf.min(TIME).alias(TIME))
     worst = sf.min_by(sf.struct(_key(definition).alias("key"), sf.col(TIME).alias("time")), TIME)
@@ -151,7 +150,7 @@ def _of_gaps(
     definition: Definition, raw: DataFrame, p: Closing, at: ClosingClock, limit: int, before: Before | None
 ) -> Census:
     """Count the windows that are filled from each row of a key to the next, and after its last row as far as windows close."""
-    keys = query_of(definition).keys
+    keys = EngineQuery.of(definition).keys
     groups = [quoted(k) for k in keys] + [PART]
     points = raw.select(*groups, TIME, KNOWN_MAX, sf.lit(1).alias("n"))
     if before is not None:
@@ -196,9 +195,9 @@ def _of_gaps(
 def _from_before(before: Before, p: Closing, groups: list[str]) -> DataFrame:
     """Return each key's last window below the frozen boundary as a row at the boundary: no window is made below it."""
     since = sf.greatest(sf.col("w_start"), sf.lit(before.since - p.fill_unit[0]))
-    return before.windows.select(
-        *groups, since.alias(TIME), sf.lit(None).cast("bigint").alias(KNOWN_MAX), sf.lit(0).alias("n")
-    )
+    windows: DataFrame = before.windows
+    known = sf.lit(None).cast("bigint").alias(KNOWN_MAX)
+    return windows.select(*groups, since.alias(TIME), known, sf.lit(0).alias("n"))
 
 
 def _block(p: Closing, limit: int) -> int:

@@ -15,10 +15,10 @@ from pyspark.sql import functions as sf
 from materializer.core.compiled.definition import quoted
 from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.daily_time_series import DailyTimeSeries
+from materializer.core.engines.engine_query import CLOSED_ON_ARRIVAL, TIME, Before, EngineQuery
 from materializer.core.engines.trading_calendar import Calendar, Session
 from materializer.spark.engines import panes
 from materializer.spark.engines.panes import AT, KEY_MAX, PART_MAX
-from materializer.spark.engines.query import CLOSED_ON_ARRIVAL, TIME, Before, EngineQuery
 
 DAY: Final = "_day"
 _DAY_MAX: Final = "_day_max"
@@ -27,7 +27,7 @@ _KNOWN: Final = "apply the definition again for a newer calendar, set calendar_s
 
 
 def rows(raw: DataFrame, e: EngineQuery, at: ClosingClock) -> DataFrame:
-    """Return the windows of *raw*, as :mod:`materializer.spark.engines.query` describes them."""
+    """Return the windows of *raw*, as :mod:`materializer.core.engines.engine_query` describes them."""
     p: DailyTimeSeries = e.params
     calendar = p.calendar
     placed = raw.withColumn(DAY, sf.expr(day_sql(calendar, TIME))).withColumn(AT, sf.expr(number_sql(calendar)))

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from materializer.core.compiled.definition import quoted
-from materializer.spark.engines.query import TIME, EngineQuery
+from materializer.core.engines.engine_query import TIME, EngineQuery
 from materializer.spark.query import compute as c
 
 MEASURE: Final = "v_"

@@ -17,8 +17,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
 from materializer.core.compiled.definition import quoted
+from materializer.core.engines.engine_query import KNOWN_MAX, EngineQuery
 from materializer.spark.engines.groups import COUNTS, Columns, aggregated, grouped
-from materializer.spark.engines.query import KNOWN_MAX, EngineQuery
 
 PANE: Final = "_pane"
 AT: Final = "_at"

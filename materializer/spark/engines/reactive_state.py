@@ -12,9 +12,9 @@ from pyspark.sql import types as st
 
 from materializer.core.compiled.definition import quoted
 from materializer.core.engines.clock import ClosingClock
+from materializer.core.engines.engine_query import PART, TIME, EngineQuery
 from materializer.core.engines.reactive_state import ARGUMENT, AT, ORDINAL, ReactiveState, call_column
 from materializer.spark.engines.groups import MEASURE, measures
-from materializer.spark.engines.query import PART, TIME, EngineQuery
 from materializer.spark.query.types import is_storable
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def rows(raw: DataFrame, e: EngineQuery, at: ClosingClock) -> DataFrame:  # noqa
     """Return one row for each raw row.
 
     Args:
-        raw: Raw rows; see :mod:`materializer.spark.engines.query`. For cumulative functions, ``_carry_<column>`` holds the
+        raw: Raw rows; see :mod:`materializer.core.engines.engine_query`. For cumulative functions, ``_carry_<column>`` holds the
             stored row before the part (or before the range: rows up to ``_carry_x_at`` are only context). Where the rows that
             functions look back on may be gone, stored rows replace them; these have ``_kept_<column>`` and no source columns.
         e: The definition, with :class:`~materializer.core.engines.reactive_state.ReactiveState`.

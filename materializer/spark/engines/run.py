@@ -16,17 +16,18 @@ from pyspark.sql import functions as sf
 from pyspark.sql import types as st
 
 from materializer.core.compiled.bucket_sql import instant_of_sql, slice_sql
-from materializer.core.compiled.definition import SLICE, Definition, EngineDefinition, key_column, quoted
+from materializer.core.compiled.definition import SLICE, Definition, key_column, quoted
 from materializer.core.compiled.shown import shown_values
 from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.compile import carried_columns, measure_names
+from materializer.core.engines.engine_query import END, KNOWN_MAX, PART, TIME, Before, EngineQuery, engine_of
 from materializer.core.engines.reactive_state import ARGUMENT, ORDINAL
-from materializer.core.engines.registry import ENGINES
+from materializer.core.engines.registry import ENGINES, query_module
 from materializer.core.engines.work import Part
 from materializer.core.time.spans import EVERYTHING, SpanSet
-from materializer.spark.engines.query import END, KNOWN_MAX, PART, TIME, Before, EngineQuery
 from materializer.spark.query import compute as c
 from materializer.spark.query.compare import is_same
+from materializer.spark.query.render import named, rendered
 
 IDENTITY: Final = ("w_start", "w_end", "label", "x_ordinal")
 """Columns that, together with the keys, identify a result row."""
@@ -35,34 +36,11 @@ MAX_INLINE: Final = 64
 """Maximum number of parts that the query holds as constants; more parts are joined."""
 
 
-class Query(Protocol):
+class QueryOfFrames(Protocol):
     """The Spark part of an engine."""
 
     def rows(self, raw: DataFrame, e: EngineQuery, at: ClosingClock) -> DataFrame:
-        """Return result rows; see :mod:`materializer.spark.engines.query`."""
-
-
-def engine_of(definition: Definition) -> EngineDefinition:
-    """Return the engine's part of a definition; a definition without an engine is a :class:`ValueError`."""
-    if definition.engine is None:
-        msg = f"{definition.spec.name} is not computed by an engine"
-        raise ValueError(msg)
-    return definition.engine
-
-
-def query_of(definition: Definition) -> EngineQuery:
-    """Return a definition in the form that its query needs."""
-    spec, engine = definition.spec, engine_of(definition)
-    texts = {m.name: m.formula.fill([call.text for call in m.formula.calls]) for m in spec.measures}
-    return EngineQuery(
-        engine.params,
-        tuple(key_column(k.name) for k in spec.keys),
-        engine.layout,
-        (TIME, *engine.order),
-        measure_names(spec),
-        texts,
-        spec.lateness,
-    )
+        """Return result rows; see :mod:`materializer.core.engines.engine_query`."""
 
 
 def prepared(definition: Definition, frame: DataFrame, spans: SpanSet | None = None) -> DataFrame:
@@ -95,7 +73,7 @@ def results(definition: Definition, raw: DataFrame, at: ClosingClock, before: Be
     Shape:
         ``slice``, keys, ``_part``, and the columns of the partials table.
     """
-    found = _query(definition).rows(raw, replace(query_of(definition), before=before), at)
+    found = _results(definition, raw, replace(EngineQuery.of(definition), before=before), at)
     extra = sorted(name for name in found.columns if name.startswith("x_") and _is_stored(definition, name))
     ticks = engine_of(definition).slice_ticks
     first = f"(w_start - pmod(w_start, {ticks}L))"
@@ -118,8 +96,13 @@ def _is_stored(definition: Definition, name: str) -> bool:
     return not columns or name in columns or not name.startswith(ARGUMENT)
 
 
-def _query(definition: Definition) -> Query:
-    return cast("Query", import_module(f"materializer.spark.engines.{ENGINES[definition.spec.engine]}"))
+def _results(definition: Definition, raw: DataFrame, e: EngineQuery, at: ClosingClock) -> DataFrame:
+    engine = definition.spec.engine
+    query = query_module(engine)
+    if query is not None:
+        return rendered(query.rows(named("raw", raw), e, at), {"raw": raw})
+    frames = cast("QueryOfFrames", import_module(f"materializer.spark.engines.{ENGINES[engine]}"))
+    return frames.rows(raw, e, at)
 
 
 def everything(

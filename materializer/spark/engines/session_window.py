@@ -10,9 +10,9 @@ from pyspark.sql import functions as sf
 
 from materializer.core.compiled.definition import quoted
 from materializer.core.engines.clock import ClosingClock
+from materializer.core.engines.engine_query import KNOWN_MAX, PART, TIME, EngineQuery
 from materializer.core.engines.session_window import SessionWindow
 from materializer.spark.engines.groups import aggregated, measures
-from materializer.spark.engines.query import KNOWN_MAX, PART, TIME, EngineQuery
 
 _START = "_session"
 _KNOWN = "_known"
@@ -22,7 +22,7 @@ def rows(raw: DataFrame, e: EngineQuery, at: ClosingClock) -> DataFrame:
     """Return one row for each session.
 
     Args:
-        raw: Raw rows; see :mod:`materializer.spark.engines.query`.
+        raw: Raw rows; see :mod:`materializer.core.engines.engine_query`.
         e: The definition, with :class:`~materializer.core.engines.session_window.SessionWindow`.
         at: The bounds that close sessions, besides the next row of their key.
 

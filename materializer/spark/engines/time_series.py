@@ -9,10 +9,10 @@ from pyspark.sql import functions as sf
 
 from materializer.core.compiled.definition import quoted
 from materializer.core.engines.clock import ClosingClock
+from materializer.core.engines.engine_query import CLOSED_ON_ARRIVAL, TIME, Before, EngineQuery
 from materializer.core.engines.time_series import TimeSeries
 from materializer.spark.engines import panes
 from materializer.spark.engines.panes import AT, KEY_MAX, PANE, PART_MAX, SIZE
-from materializer.spark.engines.query import CLOSED_ON_ARRIVAL, TIME, Before, EngineQuery
 
 SHUT_OUT: Final = "_shut_out"
 ORIGIN: Final = "_origin"
@@ -24,7 +24,7 @@ _END: Final = "_pane_end"
 
 
 def rows(raw: DataFrame, e: EngineQuery, at: ClosingClock) -> DataFrame:
-    """Return the windows of *raw*, as :mod:`materializer.spark.engines.query` describes them.
+    """Return the windows of *raw*, as :mod:`materializer.core.engines.engine_query` describes them.
 
     A window is identified by its end on the grid, which windows of several sizes share.
     """

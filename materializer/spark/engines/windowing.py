@@ -12,6 +12,7 @@ from materializer.budget import Budget
 from materializer.core.compiled.definition import Definition
 from materializer.core.compiled.shown import shown_values
 from materializer.core.engines.clock import ClosingClock
+from materializer.core.engines.engine_query import Before, engine_of
 from materializer.core.engines.ranges import StoredResult
 from materializer.core.engines.work import ChangedKeys, Key, KeySlices, Work
 from materializer.core.refresh.plan import Plan
@@ -21,7 +22,6 @@ from materializer.journal.events import SourceIdentity
 from materializer.lake.engine_rows import Near, StoredResults
 from materializer.spark.engines import arrival, key_results, questions, run
 from materializer.spark.engines.census import Census, census
-from materializer.spark.engines.query import Before
 from materializer.spark.query import compute as c
 from materializer.spark.query import read_small
 from materializer.spark.runtime.failures import feed_gaps, spoken
@@ -84,7 +84,7 @@ class Windowing:
         if is_small:
             raw, stored = raw.coalesce(1), stored.coalesce(1)
         if work.parts is None or parts is None:
-            shown = shown_values(definition, run.engine_of(definition))
+            shown = shown_values(definition, engine_of(definition))
             return run.revised(run.everything(definition, raw, work.at, replaced, before), stored, shown), [seen]
         found = run.changed_results(definition, raw, work.parts, parts, work.at, stored, before)
         return c.kept_partials(definition, found, replaced), [seen]
@@ -179,7 +179,7 @@ class Windowing:
     ) -> Before | None:
         """Return each key's or part's last window below the frozen boundary, to fill windows after it; None for no filling."""
         since = work.since
-        if not run.engine_of(definition).params.fills_on or not _reaches_below(work):
+        if not engine_of(definition).params.fills_on or not _reaches_below(work):
             return None
         parts = parts if parts is None else parts.where(f"_mz_raw_start <= {since}L")
         return Before(run.windows_before(definition, self._below(path, version, since), parts), since)
@@ -330,7 +330,7 @@ class Windowing:
 
         Where the order of arrival counts, event time advances commit by commit, and by at least the minimum gap.
         """
-        if run.engine_of(definition).params.arrival == "watermark" and definition.spec.lateness != "recompute":
+        if engine_of(definition).params.arrival == "watermark" and definition.spec.lateness != "recompute":
             with feed_gaps(source.path, -1, version):
                 return arrival.newest_submitted(self._spark, definition, source, version)
         with spoken("looking for the newest row", table=source.path, version=version):

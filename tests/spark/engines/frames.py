@@ -1,28 +1,45 @@
-"""Histories of many keys as frames: all rows at once, and the rows of the planned parts."""
+"""Histories of many keys as rows of both executors: all rows at once, and the rows of the planned parts."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from materializer.core.aggregates.layout import Layout
+import pyarrow as pa
+from pyspark.sql import Row as SparkRow
+
+from materializer.core.aggregates.layout import Layout, PartialColumn
 from materializer.core.engines.clock import ClosingClock
+from materializer.core.engines.engine_query import EngineQuery
 from materializer.core.engines.ranges import Range
-from materializer.spark.engines.query import EngineQuery
+from materializer.core.query.nodes import Named
+from materializer.local import render as local
+from materializer.local.connection import opened
+from materializer.spark.query.render import named, rendered
 from tests.core.engines.histories import OPEN, History, Kind, Naive, Planner, Result, Row, overlaps
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Key = str | None
-IDS = "array_join(sort_array(collect_list(id)), ',')"
+IDS = "array_join(sort_array(collect_list(CAST(id AS STRING))), ',')"
 FIELDS = "k_sym string, id int, v double, _t bigint, _part int, _known_max bigint"
 
 
+def merged_of(e: EngineQuery) -> EngineQuery:
+    """The same definition, of which the measure ``ids`` is made of partials that merge."""
+    listed = "array_join(sort_array({}), ',')"
+    ids = PartialColumn(
+        "p_ids", listed.format("collect_list(CAST(id AS STRING))"), listed.format("collect_list(p_ids)")
+    )
+    return replace(e, layout=replace(e.layout, partials=(ids,), finals=(("ids", "p_ids"),), not_mergeable=()))
+
+
 def query_of(params: Any, measures: Mapping[str, str], keys: Sequence[str] = ("k_sym",)) -> EngineQuery:
-    """A definition over rows of histories."""
-    layout = Layout((), (), None, tuple(measures.items()), None, (), (), ())
+    """A definition over rows of histories, whose measures do not merge."""
+    layout = Layout((), (), None, tuple(measures.items()), None, ("they are not split",), (), ())
     return EngineQuery(params, tuple(keys), layout, ("_t", "id"), tuple(measures))
 
 
@@ -121,27 +138,50 @@ def as_results(rows: Sequence[Any]) -> dict[Key, list[Result]]:
     return {key: sorted(mine, key=lambda x: x.w_start) for key, mine in found.items()}
 
 
-def check(
-    spark: SparkSession, histories: Mapping[Key, History], e: EngineQuery, module: Any, naive: Naive
-) -> DataFrame:
+EXECUTORS = ("spark", "local")
+Compute = Callable[[Sequence[tuple[Any, ...]], bool], list[Any]]
+"""Returns the results of raw rows, which may have an end."""
+
+
+def computing(executor: str, spark: SparkSession, query: Any, e: EngineQuery, at: ClosingClock) -> Compute:
+    """Return what computes the results of a query by an executor."""
+
+    def by_spark(rows: Sequence[tuple[Any, ...]], lasting: bool) -> list[Any]:
+        raw = frame(spark, rows, lasting=lasting)
+        return rendered(query.rows(named("raw", raw), e, at), {"raw": raw}).collect()
+
+    def here(rows: Sequence[tuple[Any, ...]], lasting: bool) -> list[Any]:
+        fields = [tuple(f.split(" ")) for f in (FIELDS + (", _end bigint" if lasting else "")).split(", ")]
+        kinds = {"string": pa.string(), "int": pa.int32(), "double": pa.float64(), "bigint": pa.int64()}
+        schema = pa.schema([(name, kinds[kind]) for name, kind in fields])
+        table = pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema)
+        statement = local.rendered(query.rows(Named("raw", tuple(fields)), e, at))
+        with opened() as connection:
+            connection.register("raw", table)
+            found = connection.query(statement.sql)
+        assert found.column_names == list(statement.kinds)
+        return [SparkRow(**row) for row in found.to_pylist()]
+
+    return by_spark if executor == "spark" else here
+
+
+def check(compute: Compute, histories: Mapping[Key, History], e: EngineQuery, naive: Naive) -> list[Any]:
     """Compare a query with its naive engine: over all rows, and over the parts of a plan with the kept rows.
 
     Returns:
         The result rows of the changed sources.
     """
-    at = bounds(next(iter(histories.values())))
     lasting = any(row.end is not None for h in histories.values() for row in h.after)
     wanted = {key: mine for key, h in histories.items() if (mine := naive(h.after, None, h.now))}
 
-    full = module.rows(frame(spark, all_rows(histories, lasting=lasting), lasting=lasting), e, at)
-    assert as_results(full.collect()) == wanted
+    full = compute(all_rows(histories, lasting=lasting), lasting)
+    assert as_results(full) == wanted
 
     kept = {key: naive(h.before, None, h.then) for key, h in histories.items()}
     plans = planned(histories, kept, e.params.ranges)
-    raw = frame(spark, part_rows(histories, kept, plans, lasting=lasting), lasting=lasting)
     cuts = {number: r for mine in plans.values() for number, r in mine}
-    anew = [r for r in module.rows(raw, e, at).collect() if is_inside(r.w_start, [cuts[r["_part"]]])]
-    found = as_results(anew)
+    found_rows = compute(part_rows(histories, kept, plans, lasting=lasting), lasting)
+    found = as_results([r for r in found_rows if is_inside(r.w_start, [cuts[r["_part"]]])])
     for key, rows in kept.items():
         mine = found.get(key, []) + [k for k in rows if not is_inside(k.w_start, [r for _, r in plans[key]])]
         assert sorted(mine, key=lambda x: x.w_start) == wanted.get(key, [])

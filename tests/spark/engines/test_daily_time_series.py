@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from materializer.core.engines.engine_query import TIME
 from materializer.core.engines.trading_calendar import Calendar
 from materializer.core.time.trading_days import TradingDays
 from materializer.spark.engines.daily_time_series import begun_sql, count_sql, day_sql, number_sql, window_sql
-from materializer.spark.engines.query import TIME
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

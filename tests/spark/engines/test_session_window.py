@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -26,9 +27,14 @@ def test_sessions_are_those_of_one_loop(spark: SparkSession, rng: random.Random,
     """
     histories = drawn(rng, Kind(is_clocked=p.force_trigger_time is not None, most=40))
 
-    found = check(spark, histories, query_of(p, {"ids": IDS}), session_window, sessions(p))
+    e, at = query_of(p, {"ids": IDS}), bounds(next(iter(histories.values())))
 
-    assert {r.is_shown == r.is_final and r.label == r.w_start for r in found.collect()} == {True}
+    def compute(rows: Sequence[tuple[Any, ...]], lasting: bool) -> list[Any]:
+        return session_window.rows(frame(spark, rows, lasting=lasting), e, at).collect()
+
+    found = check(compute, histories, e, sessions(p))
+
+    assert {r.is_shown == r.is_final and r.label == r.w_start for r in found} == {True}
 
 
 def test_open_sessions_are_shown_with_an_update_time(spark: SparkSession) -> None:

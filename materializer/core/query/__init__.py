@@ -1,0 +1,1 @@
+"""Queries as values, which each executor carries out in its own way."""

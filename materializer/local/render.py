@@ -1,0 +1,172 @@
+"""Carry out a query of :mod:`materializer.core.query` in this process: as one statement of DuckDB.
+
+Each text of Spark SQL is written as its form of the proven set. A text or a node without one leaves the whole query to Spark.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from materializer.core.query.nodes import (
+    EQUAL,
+    Explode,
+    Filter,
+    Frame,
+    GroupBy,
+    Join,
+    Named,
+    Over,
+    Project,
+    Query,
+    Union,
+)
+from materializer.local.expressions import Scope, compiled
+from materializer.local.kinds import BOOLEAN, Kind, NotLocal, kind_of, quoted
+from materializer.local.over import over
+from materializer.local.typed import Typed, same_zero
+
+Kinds = Mapping[str, Kind]
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A query for DuckDB.
+
+    Args:
+        sql: The text.
+        kinds: The type of each column.
+    """
+
+    sql: str
+    kinds: Kinds
+
+
+def rendered(query: Query) -> Statement:
+    """Return a query as a statement over tables that have the names of its rows.
+
+    Raises:
+        NotLocal: If a part of it has no local form.
+    """
+    uses: Counter[int] = Counter()
+    known: dict[int, tuple[str, Kinds]] = {}
+    steps: list[str] = []
+
+    def count(node: Query) -> None:
+        uses[id(node)] += 1
+        if uses[id(node)] == 1:
+            for taken in node.inputs:
+                count(taken)
+
+    def render(node: Query) -> tuple[str, Kinds]:
+        if id(node) not in known:
+            of = [render(taken) for taken in node.inputs]
+            if isinstance(node, Named):
+                known[id(node)] = quoted(node.name), {name: kind_of(kind) for name, kind in node.columns}
+            else:
+                sql, kinds = _node(node, [name for name, _ in of], [kinds for _, kinds in of])
+                name = f"mz_q{len(steps)}"
+                is_shared = " MATERIALIZED" if uses[id(node)] > 1 else ""
+                steps.append(f"{name} AS{is_shared} ({sql})")
+                known[id(node)] = name, kinds
+        return known[id(node)]
+
+    count(query)
+    last, kinds = render(query)
+    before = f"WITH {', '.join(steps)} " if steps else ""
+    return Statement(f"{before}SELECT * FROM {last}", kinds)
+
+
+def _node(node: Query, of: Sequence[str], kinds: Sequence[Kinds]) -> tuple[str, Kinds]:
+    match node:
+        case Project():
+            typed = {name: compiled(text, Scope(kinds[0])) for name, text in node.columns}
+            return f"SELECT {_listed(typed)} FROM {of[0]}", _kinds(typed)
+        case Filter():
+            test = compiled(node.test, Scope(kinds[0]))
+            if test.kind != BOOLEAN:
+                raise NotLocal(f"a condition of type {test.kind.text}")
+            return f"SELECT * FROM {of[0]} WHERE {test.sql}", kinds[0]
+        case GroupBy():
+            return _group(node, of[0], kinds[0])
+        case Over():
+            typed = {n: over(text, Scope(kinds[0]), _window(node, kinds[0])) for n, text in node.columns}
+            return f"SELECT *, {_listed(typed)} FROM {of[0]}", {**kinds[0], **_kinds(typed)}
+        case Explode():
+            return _explode(node, of[0], kinds[0])
+        case Join():
+            on = " AND ".join(_holds(left, operator, right, *kinds) for left, operator, right in node.on)
+            return f"SELECT l.*, r.* FROM {of[0]} l JOIN {of[1]} r ON {on}", {**kinds[0], **kinds[1]}
+        case Union():
+            return _union(of, kinds)
+    raise NotLocal(f"the node {type(node).__name__}")
+
+
+def _group(node: GroupBy, of: str, kinds: Kinds) -> tuple[str, Kinds]:
+    if found := [text for _, text in node.columns if any(call in text for call in node.foreign)]:
+        raise NotLocal(f"{found[0]}, which only a session of Spark knows")
+    keys = {name: Typed(same_zero(Typed(quoted(name), kinds[name])), kinds[name]) for name in node.by}
+    typed = {name: compiled(text, Scope(kinds, are_rows=True)) for name, text in node.columns}
+    by = ", ".join(key.sql for key in keys.values())
+    return f"SELECT {_listed(keys | typed)} FROM {of}{f' GROUP BY {by}' if by else ''}", _kinds(keys | typed)
+
+
+def _explode(node: Explode, of: str, kinds: Kinds) -> tuple[str, Kinds]:
+    values = compiled(node.values, Scope(kinds))
+    if values.kind.element is None:
+        raise NotLocal(f"explode of {values.kind.text}")
+    listed = f"CASE WHEN len({values.sql}) > 0 THEN {values.sql} ELSE [NULL] END" if node.outer else values.sql
+    return f"SELECT *, unnest({listed}) AS {quoted(node.name)} FROM {of}", {**kinds, node.name: values.kind.element}
+
+
+def _union(of: Sequence[str], kinds: Sequence[Kinds]) -> tuple[str, Kinds]:
+    wanted = kinds[0]
+    for name, kind in wanted.items():
+        if other := next((k[name].text for k in kinds if k.get(name, kind) != kind), None):
+            raise NotLocal(f"a column {name} of {kind.text} and of {other}")
+    rows = [
+        ", ".join(quoted(n) if n in own else f"NULL::{kind.duck} AS {quoted(n)}" for n, kind in wanted.items())
+        for own in kinds
+    ]
+    parts = [f"SELECT {columns} FROM {part}" for columns, part in zip(rows, of, strict=True)]
+    return " UNION ALL ".join(parts), wanted
+
+
+def _window(node: Over, kinds: Kinds) -> str:
+    by = ", ".join(same_zero(Typed(quoted(name), kinds[name])) for name in node.by)
+    if found := next((kinds[n] for n in node.order if kinds[n].name in {"struct", "array"}), None):
+        raise NotLocal(f"the order of a {found.text}")
+    order = ", ".join(f"{quoted(name)} NULLS FIRST" for name in node.order)
+    parts = [f"PARTITION BY {by}" if by else "", f"ORDER BY {order}" if order else ""]
+    return " ".join(filter(None, [*parts, "" if node.frame is None else _framed(node.frame)]))
+
+
+def _framed(frame: Frame) -> str:
+    kind, first, last = frame
+    return f"{kind.upper()} BETWEEN {_bound(first, 'PRECEDING')} AND {_bound(last, 'FOLLOWING')}"
+
+
+def _bound(at: int | None, unbounded: str) -> str:
+    if at is None:
+        return f"UNBOUNDED {unbounded}"
+    return "CURRENT ROW" if at == 0 else f"{-at} PRECEDING" if at < 0 else f"{at} FOLLOWING"
+
+
+def _holds(left: str, operator: str, right: str, *kinds: Kinds) -> str:
+    if kinds[0][left] != kinds[1][right]:
+        raise NotLocal(f"a join of {kinds[0][left].text} and {kinds[1][right].text}")
+    sign = "IS NOT DISTINCT FROM" if operator == EQUAL else operator
+    mine, theirs = (
+        same_zero(Typed(f"{side}.{quoted(name)}", of[name]))
+        for side, name, of in (("l", left, kinds[0]), ("r", right, kinds[1]))
+    )
+    return f"{mine} {sign} {theirs}"
+
+
+def _listed(typed: Mapping[str, Typed]) -> str:
+    return ", ".join(f"{found.sql} AS {quoted(name)}" for name, found in typed.items())
+
+
+def _kinds(typed: Mapping[str, Typed]) -> Kinds:
+    return {name: found.kind for name, found in typed.items()}

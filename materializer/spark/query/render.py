@@ -1,0 +1,101 @@
+"""Carry out a query of :mod:`materializer.core.query` with Spark: as a frame, by the public API, so that it also runs over Spark Connect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
+from pyspark.sql import functions as sf
+
+from materializer.core.query.nodes import (
+    EQUAL,
+    Columns,
+    Explode,
+    Filter,
+    Frame,
+    GroupBy,
+    Join,
+    Named,
+    Over,
+    Project,
+    Query,
+    Union,
+    quoted,
+)
+from materializer.spark.query import compute as c
+
+
+def named(name: str, frame: DataFrame) -> Named:
+    """Return the rows of a frame as a query."""
+    return Named(name, tuple(frame.dtypes))
+
+
+def rendered(query: Query, frames: Mapping[str, DataFrame]) -> DataFrame:
+    """Return the rows of a query.
+
+    Args:
+        query: The query.
+        frames: The rows that it names.
+    """
+    known: dict[int, DataFrame] = {}
+
+    def frame(node: Query) -> DataFrame:
+        if id(node) not in known:
+            known[id(node)] = _frame(node, [frame(taken) for taken in node.inputs], frames)
+        return known[id(node)]
+
+    return frame(query)
+
+
+def _frame(node: Query, of: Sequence[DataFrame], frames: Mapping[str, DataFrame]) -> DataFrame:
+    match node:
+        case Named():
+            return frames[node.name]
+        case Project():
+            return of[0].select(*_columns(node.columns))
+        case Filter():
+            return of[0].where(node.test)
+        case GroupBy():
+            if not node.columns:
+                return of[0].select(*map(quoted, node.by)).distinct()
+            grouped = of[0].groupBy(*[sf.col(quoted(name)) for name in node.by])
+            return c.aggregated(grouped, node.by, node.columns, set(node.foreign))
+        case Over():
+            over = _framed(_over(node), node.frame)
+            return of[0].select("*", *[sf.expr(text).over(over).alias(name) for name, text in node.columns])
+        case Explode():
+            return of[0].select("*", sf.expr(f"explode{'_outer' * node.outer}({node.values})").alias(node.name))
+        case Join():
+            left, right = of
+            on = reduce(Column.__and__, map(_holds, node.on))
+            return left.join(sf.broadcast(right) if node.is_small else right, on)
+        case Union():
+            return reduce(lambda all_, more: all_.unionByName(more, allowMissingColumns=True), of)
+    raise TypeError(node)
+
+
+def _holds(condition: tuple[str, str, str]) -> Column:
+    left, operator, right = condition
+    if operator == EQUAL:
+        return sf.col(quoted(left)).eqNullSafe(sf.col(quoted(right)))
+    return sf.expr(f"{quoted(left)} {operator} {quoted(right)}")
+
+
+def _over(node: Over) -> WindowSpec:
+    # without a key all rows are one partition, which Spark warns of unless it is said
+    over = Window.partitionBy(*map(quoted, node.by)) if node.by else Window.partitionBy(sf.lit(0))
+    return over.orderBy(*map(quoted, node.order)) if node.order else over
+
+
+def _framed(over: WindowSpec, frame: Frame | None) -> WindowSpec:
+    if frame is None:
+        return over
+    kind, first, last = frame
+    since = Window.unboundedPreceding if first is None else first
+    until = Window.unboundedFollowing if last is None else last
+    return over.rowsBetween(since, until) if kind == "rows" else over.rangeBetween(since, until)
+
+
+def _columns(columns: Columns) -> list[Column]:
+    return [sf.expr(text).alias(name) for name, text in columns]
