@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -60,8 +59,8 @@ def folders_elsewhere(path: str) -> list[str]:
     is_absolute = pc.match_substring_regex(names, r"^(/|\w[\w+.-]*:/)")
     found = [places.normalised(unquote(name)) for name in names.filter(is_absolute).to_pylist()]
     if places.is_local(path):
-        root = os.path.realpath(path)
-        real = (os.path.realpath(own + unquote(name)) for name in names.filter(pc.invert(is_absolute)).to_pylist())
+        root = places.resolved(path)
+        real = (places.resolved(own + unquote(name)) for name in names.filter(pc.invert(is_absolute)).to_pylist())
         found += (place for place in real if not place.startswith(f"{root}/"))
     return sorted({places.parent(name) for name in found if not name.startswith(own)})
 

@@ -33,10 +33,10 @@ from deltalake import DeltaTable, write_deltalake
 
 from materializer.api import Materializer
 from materializer.config import Config, SparkConfig
-from materializer.demo.reference import write_recomputed
 from materializer.services.aggregate import Aggregate
 from tests.benchmarks import asked, history, timescaledb
 from tests.benchmarks.files import touched
+from tests.benchmarks.reference import write_recomputed
 
 DAY = 86_400_000_000
 MINUTE = 60_000_000
