@@ -210,9 +210,21 @@ class DefinitionTester:
             message = f"`{spec.name}` does not read `{test.input.text}`"
             raise TestFileError([test.problem(test.input, "test.unknown-source", message, f"write `{spec.source}`")])
         columns = self._columns(test, spec)
-        spec = self._resolved(spec, columns, test)
-        rows = _typed(test, test.given, columns, f"the source `{spec.source}`")
-        return _Prepared(test, spec, tuple(columns), tuple(rows))
+        problems: list[Problem] = []
+        resolved, rows = spec, list[Mapping[str, Any]]()
+        try:
+            resolved = self._resolved(spec, columns, test)
+        except TestFileError as exc:
+            problems += exc.problems
+        try:
+            rows = _typed(test, test.given, columns, f"the source `{spec.source}`")
+        except TestFileError as exc:
+            problems += exc.problems
+        if not spec.is_engine:  # which has columns beside those of its statement
+            problems += _unknown(test, test.expected, spec.columns, f"`{spec.name}`")
+        if problems:
+            raise TestFileError(dict.fromkeys(problems))
+        return _Prepared(test, resolved, tuple(columns), tuple(rows))
 
     def _columns(self, test: UnitTest, spec: AggregateSpec) -> list[tuple[str, str]]:
         """Return the columns of the source: of the table, if there is one, then those that the file says."""
@@ -251,6 +263,8 @@ class DefinitionTester:
         try:
             return resolve(read_again(spec, [name for name, _ in columns]) if spec.sql else spec, columns)
         except DefinitionError as exc:
+            if misspelled := _misspelled(test, spec, exc.problems):
+                raise TestFileError(misspelled) from exc
             places_of = [self.texts.placed(p, [spec]) for p in exc.problems]
             at = [
                 p if p.line else replace(p, file=test.file, line=test.model.line, column=test.model.column)
@@ -375,16 +389,12 @@ def _typed(
     from materializer.local.given import value_of
 
     known = {name.lower(): (name, kind, json_of(kind)) for name, kind in columns}
-    problems: list[Problem] = []
+    problems = _unknown(test, rows, [name for name, _ in columns], what)
     found: list[Mapping[str, Any]] = []
     for row in rows:
         values: dict[str, Any] = {}
         for name, written in row.values:
             if name.text.lower() not in known:
-                names = tuple(n for n, _ in columns)
-                hint = nearest(name.text, names) or f"the columns are {', '.join(names)}"
-                message = f"{what} has no column `{name.text}`"
-                problems.append(test.problem(name, "test.unknown-column", message, hint))
                 continue
             column, kind, form = known[name.text.lower()]
             try:
@@ -397,6 +407,33 @@ def _typed(
     if problems:
         raise TestFileError(dict.fromkeys(problems))
     return found
+
+
+def _unknown(test: UnitTest, rows: Sequence[WrittenRow], columns: Sequence[str], what: str) -> list[Problem]:
+    """Return a problem for each name in some rows that is no column."""
+    known = {name.lower() for name in columns}
+    return [
+        test.problem(
+            name,
+            "test.unknown-column",
+            f"{what} has no column `{name.text}`",
+            nearest(name.text, tuple(columns)) or f"the columns are {', '.join(columns)}",
+        )
+        for row in rows
+        for name, _ in row.values
+        if name.text.lower() not in known
+    ]
+
+
+def _misspelled(test: UnitTest, spec: AggregateSpec, problems: Iterable[Problem]) -> list[Problem]:
+    """Return a problem for each column that the file says and the definition does not read, where it reads one of nearly that name."""
+    read = {name.lower() for name in spec.reads}
+    lacks = tuple(problem.about for problem in problems if problem.about)
+    return [
+        test.problem(name, "test.unknown-column", f"`{spec.name}` reads no column `{name.text}`", hint)
+        for name, _ in test.columns
+        if name.text.lower() not in read and (hint := nearest(name.text, lacks))
+    ]
 
 
 def _a(kind: str) -> str:

@@ -173,6 +173,7 @@ def test_types_are_those_of_the_source(desk: Desk) -> None:
         ("*x", "[]", {}, "test.file", "", 7),
         ("|\n          a,b\n          1\n        format: csv", "[]", {}, "test.invalid", "", 9),
         ("[{at: 2024-03-01}]", "[]", {"columns": "columns: {at: timestamp, sym: string}\n"}, "definition.unknown-column", "", 1),
+        ("[]", "[]", {"columns": "columns: {at: timestamp, sym: string, prise: double}\n"}, "test.unknown-column", "did you mean `price`?", 1),
     ],
 )  # fmt: skip
 def test_mistakes_are_said_with_their_place(
@@ -189,8 +190,13 @@ def test_mistakes_are_said_with_their_place(
 
 def test_every_problem_is_said_at_once(desk: Desk) -> None:
     """
-    Of all rows and all tests.
+    Of all rows and all tests, those that are expected too, and of the definition.
     """
+    short = {"columns": "columns: {at: timestamp, sym: string}\n"}
+    found = desk.problems("[{att: 2024-03-01}]", "[{totl: 1}]", **short)
+
+    assert {line for code, _, line in found if code == "test.unknown-column"} == {7, 9}
+    assert "definition.unknown-column" in {code for code, *_ in found}
     assert len(desk.problems("[{att: 1}, {at: x, price: y}]", "[]")) == 3
 
 
