@@ -20,11 +20,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Final, TypedDict
 
 from materializer.core.policy.compaction import Group, depth, groups, is_small, target_rows
-from materializer.core.policy.table_properties import every_of, retention_hours_of
+from materializer.core.policy.table_properties import retention_hours_of
 from materializer.core.printed import Printed, PrintedTable, facts
 from materializer.core.spec.spec import AggregateSpec, TimeType
-from materializer.errors import LeaseLostError, MaterializerError
-from materializer.errors.base import masked
+from materializer.errors import LeaseLostError
 from materializer.journal.events import Maintained
 from materializer.journal.state import AggregateState
 from materializer.lake import places
@@ -403,41 +402,6 @@ def _laid_out(aggregate: Aggregate, table: str) -> tuple[str, TimeType, list[str
     if table == output_feed.TABLE:  # its readers ask for the rows after a refresh
         return "_refresh", TimeType.BIGINT, ["_refresh"]
     return aggregate.slice_column(table).name, aggregate.definition.time_type, aggregate.order(table)
-
-
-@dataclass(frozen=True, slots=True)
-class Afterwards:
-    """What maintenance did after a refresh: its reports, and why it failed, if it did."""
-
-    reports: tuple[MaintainReport, ...] = ()
-    warnings: tuple[str, ...] = ()
-
-
-def afterwards(lake: Lake, state: AggregateState, numbers: list[int]) -> Afterwards:
-    """Maintain an aggregate after refreshes, if its property ``maintain.every`` is set and a multiple of it was reached.
-
-    A failure becomes a warning, because the refreshes are done.
-
-    Args:
-        lake: The lake.
-        state: The aggregate.
-        numbers: Numbers of these refreshes.
-    """
-    every = every_of(AggregateSpec.from_json(state.spec))
-    if every is None or not numbers or max(numbers) // every == (min(numbers) - 1) // every:
-        return Afterwards()
-    maintainer = Maintainer(lake)
-    reports = []
-    try:
-        reports.append(maintainer.aggregate(state.name))
-        reports.append(maintainer.journal())
-    except MaterializerError as exc:
-        return Afterwards(tuple(reports), (f"the maintenance after it failed: {exc.message} ({exc.code})",))
-    except Exception as exc:  # noqa: BLE001 - the refresh is done; a bug here must not make it fail
-        return Afterwards(
-            tuple(reports), (f"the maintenance after it failed: {type(exc).__name__}: {masked(str(exc))}",)
-        )
-    return Afterwards(tuple(reports))
 
 
 def retention_hours(spec: AggregateSpec, path: str) -> float:

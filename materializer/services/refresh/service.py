@@ -246,14 +246,15 @@ class Refresher:
         began: float,
     ) -> RefreshReport:
         """Tidy up after a refresh, and report it."""
-        from materializer.services.delivery import quarantine
-        from materializer.services.maintenance.maintain import afterwards
+        from materializer.services.maintenance.afterwards import afterwards
 
         if runs:
             self._follow_newest(name, options.as_of)
         tidied = self.lake.journal.tidy()
         state = self.lake.journal.view().named(name)
         if self.lake.aggregate(state).definition.spec.lateness != "recompute" and not state.builds:
+            from materializer.services.delivery import quarantine
+
             quarantine.follow(state, self.lake.aggregate(state), self.lake.engine)
         problem = registration.why_not(state)
         after = afterwards(self.lake, state, [run.plan.n for run in runs])

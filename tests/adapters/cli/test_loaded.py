@@ -22,6 +22,7 @@ SPARK = {"pyspark", "py4j", "delta"}
 HEAVY = SPARK | {"pydantic", "numpy", "pyarrow", "pandas", "sqlglot", "duckdb", "rich", "obstore", "croniter", "ssl"}
 MOST_MODULES = 370
 """Modules of a process whose command had nothing to do, those of Python itself among them."""
+TESTED = "TBLPROPERTIES ('quality.checks' = 'true') AS SELECT"
 RUN = "import json, sys; from materializer.adapters.cli import main; main(); print(json.dumps(sorted(sys.modules)))"
 
 
@@ -103,6 +104,27 @@ def test_a_history_loads_no_table(lake: Lake) -> None:
 
     assert "refresh" in text
     assert set() == HEAVY & modules
+
+
+def test_checks_versions_and_fresh_reads_load_no_spark(lake: Lake) -> None:
+    """
+    What is published is checked, a next version built and taken back, and what is dirty computed on the fly, without Java.
+    """
+    measures = "sum(v) AS v, count(*) AS n"
+    checked = view("hourly", each("2 hours"), measure=measures).replace("AS SELECT", TESTED, 1)
+    (lake.root / "other.sql").write_text(checked)
+    lake.add((2, 3))
+    for arguments, shown in (
+        (("show", "hourly", "--fresh"), "without Spark"),
+        (("apply", "other.sql"), "next version"),
+        (("build", "hourly"), "is published"),
+        (("check", "hourly"), "2 of 2 expectations met"),
+        (("rollback", "hourly"), "is published"),
+    ):
+        text, modules = loaded(lake, *arguments)
+
+        assert shown in text
+        assert set() == SPARK & modules
 
 
 def test_an_apply_of_plain_definitions_loads_no_spark(lake: Lake) -> None:
