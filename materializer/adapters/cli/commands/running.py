@@ -17,6 +17,7 @@ from materializer.adapters.cli.commands.reporting import port_of
 from materializer.adapters.cli.options import Every, MaybeName, Port, ServeToo
 from materializer.adapters.cli.render.run import AgainResult, FollowedResult, FollowingResult
 from materializer.errors import UsageError
+from materializer.machine import share_arenas
 from materializer.services.schedule.following import Failed
 
 PANEL = "Refresh"
@@ -42,6 +43,7 @@ def run(
     """Stay, and refresh what a policy says as soon as it is due or dirty, until Ctrl-C or SIGTERM."""
     seconds = _seconds(every)
     chosen = port_of(serve, port)
+    share_arenas()
     names = [name] if name is not None else call.lake.names()
     followed = {state.aggregate for state in call.lake.policies(name)}
     stop = Event()
