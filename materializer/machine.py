@@ -85,3 +85,11 @@ def share_arenas() -> None:
 
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(_ARENA_MAX, 2)
+
+
+def give_back() -> None:
+    """Give memory that is free back to the system, where the C library is glibc; it takes a millisecond or some."""
+    import ctypes  # noqa: PLC0415 - only a process that stays asks for it
+
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)

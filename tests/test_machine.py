@@ -94,3 +94,28 @@ def test_threads_share_two_arenas(tmp_path: Path) -> None:
         found[how] = said.read_text().count("<heap nr=")
 
     assert found["shared"] <= 2 < found["apart"]
+
+
+FREED = """
+import resource
+from pathlib import Path
+from materializer.machine import give_back
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+kept = [bytes(60_000) for _ in range(2_000)]
+last = bytes(60_000)
+before = resident()
+del kept
+give_back()
+print(before - resident() > 60_000 * 1_500)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
+def test_free_memory_is_given_back() -> None:
+    """
+    Also what lies below something that is in use.
+    """
+    done = subprocess.run([sys.executable, "-c", FREED], check=True, cwd=ROOT, capture_output=True, text=True)
+
+    assert "True" == done.stdout.strip()
