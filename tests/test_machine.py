@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import platform
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from materializer.machine import cores, memory
+from tests.paths import ROOT
 
 HERE = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 CORES = len(os.sched_getaffinity(0))
@@ -55,3 +59,63 @@ def test_a_control_group_limits_what_is_used(
     places = written(tmp_path, files, own)
 
     assert (core, size) == (cores(*places), memory(*places))
+
+
+ARENAS = """
+import ctypes, sys, threading
+from materializer.machine import share_arenas
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.fopen.restype = ctypes.c_void_p, ctypes.c_void_p
+if sys.argv[2] == "shared":
+    share_arenas()
+together = threading.Barrier(8)
+def allocate():
+    together.wait()
+    libc.malloc(1000)
+    together.wait()
+threads = [threading.Thread(target=allocate) for _ in range(8)]
+for each in threads: each.start()
+for each in threads: each.join()
+file = libc.fopen(sys.argv[1].encode(), b"w")
+libc.malloc_info(0, ctypes.c_void_p(file))
+libc.fclose(ctypes.c_void_p(file))
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
+def test_threads_share_two_arenas(tmp_path: Path) -> None:
+    """
+    Else each of eight threads has its own, and what is free in one is of no use in another.
+    """
+    found = {}
+    for how in ("shared", "apart"):
+        said = tmp_path / how
+        subprocess.run([sys.executable, "-c", ARENAS, str(said), how], check=True, cwd=ROOT)
+        found[how] = said.read_text().count("<heap nr=")
+
+    assert found["shared"] <= 2 < found["apart"]
+
+
+FREED = """
+import resource
+from pathlib import Path
+from materializer.machine import give_back
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+kept = [bytes(60_000) for _ in range(2_000)]
+last = bytes(60_000)
+before = resident()
+del kept
+give_back()
+print(before - resident() > 60_000 * 1_500)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
+def test_free_memory_is_given_back() -> None:
+    """
+    Also what lies below something that is in use.
+    """
+    done = subprocess.run([sys.executable, "-c", FREED], check=True, cwd=ROOT, capture_output=True, text=True)
+
+    assert "True" == done.stdout.strip()

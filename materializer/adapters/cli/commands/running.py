@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from threading import Event, Thread
@@ -17,10 +18,13 @@ from materializer.adapters.cli.commands.reporting import port_of
 from materializer.adapters.cli.options import Every, MaybeName, Port, ServeToo
 from materializer.adapters.cli.render.run import AgainResult, FollowedResult, FollowingResult
 from materializer.errors import UsageError
+from materializer.machine import give_back, share_arenas
 
 PANEL = "Refresh"
 LEAST: Final = 0.05
 """The least seconds between two looks."""
+GIVEN_BACK: Final = 60.0
+"""Seconds after which free memory is given back, once something was refreshed."""
 UNITS: Final = {
     ("", "s", "sec", "second", "seconds"): 1.0,
     ("ms", "millisecond", "milliseconds"): 0.001,
@@ -43,6 +47,8 @@ def run(
 
     seconds = _seconds(every)
     chosen = port_of(serve, port)
+    share_arenas()
+    given_back = time.monotonic()
     names = [name] if name is not None else call.lake.names()
     followed = {state.aggregate for state in call.lake.policies(name)}
     stop = Event()
@@ -56,6 +62,9 @@ def run(
                 call.output.show(AgainResult(each))
             else:
                 call.output.show(FollowedResult(each, call.lake.grid(each.aggregate).shown))
+            if time.monotonic() - given_back > GIVEN_BACK:
+                give_back()
+                given_back = time.monotonic()
 
 
 def _seconds(every: str) -> float:
