@@ -21,8 +21,10 @@ from materializer.lake.span_rows import rows_of_spans
 from materializer.local.connection import Connection
 from materializer.local.expressions import Scope, compiled
 from materializer.local.forms import RAW as _RAW
-from materializer.local.forms import Forms, results_query
-from materializer.local.kinds import BIGINT, quoted
+from materializer.local.forms import STORED as _PLACED
+from materializer.local.forms import TOUCHED as _TOUCHED
+from materializer.local.forms import Forms, joined_query, results_query
+from materializer.local.kinds import BIGINT, NotLocal, quoted
 from materializer.local.render import rendered
 from materializer.local.windows import Windows
 
@@ -33,8 +35,6 @@ _FAR: Final = 2**62
 _LAST: Final = f"greatest({TIME}, coalesce({END} - 1, {_FAR}))"
 """The last instant of an event that lasts."""
 _NEW: Final = "mz_new"
-_PLACED: Final = "mz_placed"
-_TOUCHED: Final = "mz_touched"
 _IDENTITY: Final = ("w_start", "w_end", "label", "x_ordinal")
 _PARTS: Final = "mz_parts"
 _STORED: Final = "mz_stored"
@@ -183,13 +183,11 @@ class Results:
             inside = f"coalesce(s.w_start < p.stop, false) AS {_TOUCHED}"
             placed = f"SELECT s.*, p.{PART}, p.{KNOWN}, {inside} FROM ({stored}) s ASOF LEFT JOIN {_PARTS} p ON {at}"
             self.connection.register(_PLACED, self.connection.query(placed))
-        windows = Windows(self.definition, self.forms, work.at)
-        if (query := results_query(self.definition, self.forms.columns, work.at)) is not None:
-            found = rendered(query).sql
-        elif work.added_after is None:
-            found = windows.results(_RAW)
-        else:
-            found = windows.merged(_RAW, f"SELECT * FROM {_PLACED} WHERE {_TOUCHED}")
+        if work.added_after is None:
+            query = results_query(self.definition, self.forms.columns, work.at)
+        elif (query := joined_query(self.definition, self.forms, work.at)) is None:
+            raise NotLocal("results that take no added rows")
+        found = rendered(query).sql if query else Windows(self.definition, self.forms, work.at).results(_RAW)
         new, columns = self._stored(found), ", ".join(map(quoted, self.forms.partials))
         if work.parts is not None:
             mine = f"n.{PART} = p.{PART} AND n.w_start >= p.start AND n.w_start < p.stop"

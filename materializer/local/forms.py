@@ -43,7 +43,11 @@ OURS: Final = "mz_"
 
 RAW: Final = "mz_raw"
 """The rows that the query of an engine takes."""
-ENGINES: Final = frozenset({"session_window", "time_series", *(n for n, m in registry.ENGINES.items() if m in QUERIES)})
+STORED: Final = "mz_placed"
+"""Stored results, each with its part."""
+TOUCHED: Final = "mz_touched"
+"""Whether a stored result is computed anew."""
+ENGINES: Final = frozenset({"time_series", *(n for n, m in registry.ENGINES.items() if m in QUERIES)})
 """The engines that have local forms."""
 RESULT: Final = (
     *("w_start", "w_end", "label"),
@@ -55,19 +59,17 @@ RESULT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class PaneForms:
-    """What an engine runs whose windows are made of smaller ones: of panes that windows share, or of stored and added sessions.
+    """What an engine runs whose windows are made of panes that they share.
 
     Args:
         builds: Aggregate over source rows of each partial of a pane.
         merges: Aggregate over panes of each partial of a window.
         finals: Expression over the partials of a window of each measure.
-        stored: The stored column that holds each partial; empty where none does.
     """
 
     builds: dict[str, str]
     merges: dict[str, str]
     finals: dict[str, str]
-    stored: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +86,7 @@ class Forms:
         retracts: Aggregate over partial rows with their sign of each partial; empty where one cannot be subtracted.
         finals: Expression over a partial row of each measure.
         having: The condition on partial rows, or "".
-        panes: For an engine whose windows share rows, or whose stored results take added rows; None where each window is made
-            from rows.
+        panes: For an engine whose windows share rows; None where each window is made from rows.
         fills: What stands in a window without rows, for each measure that gets a constant.
     """
 
@@ -228,12 +229,34 @@ def results_query(definition: Definition, columns: Mapping[str, Kind], at: Closi
     if module is None:
         return None
     e = EngineQuery.of(definition)
+    query: Query = module.rows(_raw(definition, columns, e), e, at)
+    return query
+
+
+def joined_query(definition: Definition, forms: Forms, at: ClosingClock) -> Query | None:
+    """Return the query of the results of added rows and those that :data:`STORED` has, marked by :data:`TOUCHED`, together.
+
+    The arguments are those of :func:`results_query`; None where results take no added rows.
+    """
+    engine = definition.engine
+    stored_as = None if engine is None or not engine.params.merges else engine.layout.stored_as
+    if stored_as is None:
+        return None
+    e = EngineQuery.of(definition)
+    kinds = {name: kind.text for name, kind in forms.partials.items()}
+    kinds |= {PART: "int", KNOWN_MAX: "bigint", TOUCHED: "boolean"}
+    stored = Named(STORED, tuple(kinds.items())).where(TOUCHED)
+    module = registry.query_module(definition.spec.engine)
+    query: Query = module.joined(_raw(definition, forms.columns, e), stored, stored_as, e, at)
+    return query
+
+
+def _raw(definition: Definition, columns: Mapping[str, Kind], e: EngineQuery) -> Named:
     kinds = {name: kind.text for name, kind in columns.items()} | {TIME: "bigint"}
     kinds |= {END: "bigint"} if e.params.end else {}
     kinds |= dict(zip(e.keys, definition.key_types, strict=True))
     kinds |= {PART: "int", KNOWN_MAX: "bigint"}
-    query: Query = module.rows(Named(RAW, tuple(kinds.items())), e, at)
-    return query
+    return Named(RAW, tuple(kinds.items()))
 
 
 def _check_query(definition: Definition, forms: Forms, typed: _Typing) -> None:
@@ -248,6 +271,9 @@ def _check_query(definition: Definition, forms: Forms, typed: _Typing) -> None:
     if taken := hidden_in(query) & {name.lower() for name in forms.columns}:
         raise NotLocal(f"a column with the name {min(taken)}, which its query has, too")
     found = {name: kind for name, kind in rendered(query).kinds.items() if name != PART}
+    joined = joined_query(definition, forms, ClosingClock(0, 0, 0))
+    if joined is not None and rendered(joined).kinds != rendered(query).kinds:
+        raise NotLocal("results of other types where stored ones take added rows")
     if why := _others({*found, SLICE, "revision"}, definition):
         raise NotLocal(why)
     if wrong := [name for name, kind in found.items() if forms.partials[name] != kind]:
@@ -260,8 +286,7 @@ def _with_engine(forms: Forms, engine: EngineDefinition, typed: _Typing, rows: S
     kinds = {name: forms.partials[f"v_{name}"] for name, _ in layout.reference}
     panes = None
     shares = isinstance(params, TimeSeries) and params.window_sizes != (params.step,) and layout.is_mergeable
-    stored = layout.stored_as or {} if params.merges else {}
-    if shares or stored:
+    if shares:
         built = {p.name: typed(p.build, rows, None) for p in layout.partials}
         scope = Scope({name: found.kind for name, found in built.items()}, are_rows=True)
         merges = {p.name: typed(str(p.merge), scope, scope.columns[p.name]).sql for p in layout.partials}
@@ -269,7 +294,6 @@ def _with_engine(forms: Forms, engine: EngineDefinition, typed: _Typing, rows: S
             {name: found.sql for name, found in built.items()},
             merges,
             {f"v_{n}": typed(sql, Scope(scope.columns), kinds[n]).sql for n, sql in layout.finals},
-            {name: f"v_{measure}" for name, measure in stored.items()},
         )
     fills = {
         f"v_{name}": typed(f"CAST({literal} AS {kinds[name].text})", Scope({}), kinds[name]).sql

@@ -1,7 +1,7 @@
-"""The queries of the windowing engines that have local forms: ``session_window`` and ``time_series``.
+"""The query of ``time_series``, as in :mod:`materializer.spark.engines.time_series`.
 
-They are those of ``materializer.spark.engines``, over the columns that :mod:`materializer.core.engines.engine_query` names. Each
-gives a row for each result: keys, ``_part``, and the stored columns of a result but ``slice`` and ``revision``.
+It takes the columns that :mod:`materializer.core.engines.engine_query` names and gives a row for each result: keys, ``_part``, and the
+stored columns of a result but ``slice`` and ``revision``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from materializer.core.compiled.definition import Definition, key_column
 from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.engine_query import KNOWN_MAX as KNOWN
 from materializer.core.engines.engine_query import PART, TIME
-from materializer.core.engines.session_window import SessionWindow
 from materializer.core.engines.time_series import TimeSeries
 from materializer.local.forms import Forms
 from materializer.local.kinds import NotLocal, quoted
@@ -56,8 +55,6 @@ class Windows:
         """Return SQL of the results of *rows*, which have the columns that the definition reads, and those of the module."""
         params = None if self.definition.engine is None else self.definition.engine.params
         match params:
-            case SessionWindow():
-                return self._sessions(params, rows)
             case TimeSeries():
                 return self._finished(params, self._series(params, rows))
         raise NotLocal(f"the engine {self.definition.spec.engine}")
@@ -73,55 +70,6 @@ class Windows:
     @property
     def _measures(self) -> list[str]:
         return [quoted(f"v_{m.name}") for m in self.definition.spec.measures]
-
-    # -- sessions --------------------------------------------------------------------------------------------------------
-
-    def merged(self, rows: str, stored: str) -> str:
-        """Return SQL of the sessions of added *rows* and of *stored* sessions together; both have the columns of the module."""
-        params, panes = self.definition.engine and self.definition.engine.params, self.forms.panes
-        if not isinstance(params, SessionWindow) or panes is None:
-            raise NotLocal("results that take no added rows")
-        by = [*self._groups, _AT]
-        placed = self._in_sessions(params, rows)
-        added = f"SELECT {', '.join([*by, *_named(panes.builds | _COUNTS)])} FROM ({placed}) GROUP BY {', '.join(by)}"
-        values = {name: quoted(column) for name, column in panes.stored.items()}
-        there = [*self._groups, f"w_start AS {_AT}", *_named(values), "n", "first_t", "last_t", KNOWN]
-        both = f"{added} UNION ALL BY NAME SELECT {', '.join(there)} FROM ({stored})"
-        group = f"{_by(self._groups)} ORDER BY first_t"
-        before = f"max(last_t) OVER ({group} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
-        begins = f"coalesce(first_t - {before} >= {params.session_gap}, true)"
-        marked = f"SELECT *, CASE WHEN {begins} THEN first_t END AS mz_begin FROM ({both})"
-        so_far = f"{group} RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
-        joined = f"SELECT * REPLACE (max(mz_begin) OVER ({so_far}) AS {_AT}) FROM ({marked})"
-        merged = f"SELECT {', '.join([*by, *_named(panes.merges | _MERGED)])} FROM ({joined}) GROUP BY {', '.join(by)}"
-        return self._closed(params, f"SELECT {', '.join([*by, *_named(panes.finals), *_MERGED])} FROM ({merged})")
-
-    def _sessions(self, p: SessionWindow, rows: str) -> str:
-        return self._closed(p, self._over_rows(self._in_sessions(p, rows), [*self._groups, _AT]))
-
-    def _in_sessions(self, p: SessionWindow, rows: str) -> str:
-        """Return SQL of rows with the start of their session."""
-        order = f"{_by(self._groups)} ORDER BY {TIME}"
-        begins = f"coalesce({TIME} - lag({TIME}) OVER ({order}) >= {p.session_gap}, true)"
-        marked = f"SELECT *, CASE WHEN {begins} THEN {TIME} END AS mz_begin FROM {rows}"
-        # of several rows with equal time only one is marked; the frame by value shows the mark to all of them
-        so_far = f"{order} RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
-        return f"SELECT *, max(mz_begin) OVER ({so_far}) AS {_AT} FROM ({marked})"
-
-    def _closed(self, p: SessionWindow, found: str) -> str:
-        """Return SQL of sessions as results: with their end, and whether it has come."""
-        end = f"(last_t + {p.session_gap})"
-        newest = f"max(greatest(last_t, {KNOWN})) OVER ({_by(self._keys)})"
-        is_final = f"({end} <= {newest} OR {_is_closed(p, end, self.at)})"
-        label = _AT if p.use_session_start_time else end
-        columns = {
-            "w_start": _AT,
-            "w_end": end,
-            "label": label,
-            "is_final": is_final,
-            "is_shown": "true" if p.update_time is not None else is_final,
-        }
-        return self._result(found, columns)
 
     # -- time series -----------------------------------------------------------------------------------------------------
 
@@ -255,15 +203,6 @@ def _by(columns: Sequence[str]) -> str:
 def _pmod(x: str, by: int) -> str:
     """Return SQL of the remainder of a division by a positive number that is not negative."""
     return f"(CASE WHEN {x} % {by} < 0 THEN {x} % {by} + {by} ELSE {x} % {by} END)"
-
-
-def _is_closed(p: SessionWindow, end: str, at: ClosingClock) -> str:
-    """Return SQL of whether the clock closes a session."""
-    by_clock = "false" if at.as_of is None else f"{end} <= {at.as_of}"
-    if p.force_trigger_time is None or at.global_max is None:
-        return by_clock
-    clock = at.global_max if at.as_of is None else max(at.as_of, at.global_max)
-    return "true" if clock >= at.global_max + p.force_trigger_time else by_clock
 
 
 def _short(p: TimeSeries) -> int:

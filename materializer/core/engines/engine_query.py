@@ -144,18 +144,24 @@ def over_windows(
     Shape:
         Keys, part, the columns of a window, ``v_<measure>``, ``n``, ``first_t``, ``last_t``, :data:`KNOWN`.
     """
-    partials = e.layout.partials if e.layout.is_mergeable else ()
-    panes = rows.group([*e.groups, *marks], [*((p.name, p.build) for p in partials), *_OF_ROWS], e.foreign)
-    panes = panes if e.layout.is_mergeable else rows
+    panes = split(rows, [*e.groups, *marks], e) if e.layout.is_mergeable else rows
     placed = windows(panes)
     by = [*e.groups, *(name for name in placed.names if name not in panes.names)]
-    if not e.layout.is_mergeable:
-        return over_rows(placed, by, e)
-    merges = [(p.name, p.merge) for p in partials if p.merge is not None]
-    merged = placed.group(by, [*merges, *_OF_PANES])
-    taken = {name.lower() for name in merged.names}
+    return merged(placed, by, e) if e.layout.is_mergeable else over_rows(placed, by, e)
+
+
+def split(rows: Query, by: Sequence[str], e: EngineQuery) -> Query:
+    """Return partials, the number of rows, and first, last and known time of groups of raw rows."""
+    return rows.group(by, [*((p.name, p.build) for p in e.layout.partials), *_OF_ROWS], e.foreign)
+
+
+def merged(panes: Query, by: Sequence[str], e: EngineQuery) -> Query:
+    """Return measures, the number of rows, and first, last and known time of groups of partials."""
+    merges = [(p.name, p.merge) for p in e.layout.partials if p.merge is not None]
+    found = panes.group(by, [*merges, *_OF_PANES])
+    taken = {name.lower() for name in found.names}
     keys = {k.removeprefix("k_"): quoted(k) for k in e.keys}  # final expressions may name them as the output does
-    named = merged.add(*((name, key) for name, key in keys.items() if name.lower() not in taken))
+    named = found.add(*((name, key) for name, key in keys.items() if name.lower() not in taken))
     finals = [(f"v_{name}", sql) for name, sql in e.layout.finals]
     return named.select(*((n, quoted(n)) for n in by), *finals, *((n, n) for n, _ in _OF_PANES))
 

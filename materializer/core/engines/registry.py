@@ -24,7 +24,7 @@ ENGINES: Final[Mapping[str, str]] = {
 """Name of each engine, and the module that holds it in ``core/engines``, and its query in ``core/engines/queries`` or, where only
 Spark computes it, in ``spark/engines``."""
 
-QUERIES: Final = frozenset({"event_time_window", "interval_windows"})
+QUERIES: Final = frozenset({"event_time_window", "interval_windows", "session_window"})
 """The modules of ``core/engines/queries``."""
 
 CLASSES: Final[Mapping[str, str]] = {

@@ -74,7 +74,7 @@ def test_a_time_series_is_kept_true_without_spark(tmp_path: Path) -> None:
     [
         (SESSIONS | {"lateness": "strict"}, "lateness 'strict'"),
         ({"engine": "time_series", "step": "1 hour", "window_size": "1 hour", "lateness": "strict"}, "lateness"),
-        ({"engine": "hopping_window", "end": "ts", "duration": "1 hour", "period": "1 hour"}, "engine hopping_window"),
+        ({"engine": "daily_time_series", "step": "1 hour", "window_size": "1 hour"}, "engine daily_time_series"),
         (SESSIONS | {"where": "soundex(v) = 'A'"}, "soundex"),
         (SERIES | {"fill": ["x", "0"]}, "as a bigint|AS bigint"),
         (SESSIONS, ""),
@@ -93,3 +93,20 @@ def test_status_names_what_of_an_engine_is_left_to_spark(tmp_path: Path, parts: 
     assert named is not None
     assert bool(named) == bool(reason)
     assert re.search(reason, "; ".join(named))
+
+
+def test_count_windows_are_kept_true_without_spark(tmp_path: Path) -> None:
+    """
+    The first materialization, and a late row between two others.
+    """
+    lake = LocalLake(tmp_path)
+    lake.add((0, 1), (50 * MINUTE, 2))
+    define(lake, engine="count_window", count=2)
+    reports = [lake.opened.refresh("made")]
+    assert [(0, 3, 2)] == minutes(lake, "v", "n")
+
+    lake.add((25 * MINUTE, 4))
+    reports.append(lake.opened.refresh("made"))
+
+    assert [(0, 5, 2), (25, 6, 2)] == minutes(lake, "v", "n")
+    assert ["local"] * 2 == [run.report.executor for report in reports for run in report.runs]
