@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import Span, SpanSet
-from materializer.errors import SourceSchemaChangedError
+from materializer.errors import NOTHING, SourceDamagedError, SourceSchemaChangedError
 from materializer.lake.failures import translated
 from materializer.lake.hostile import refuse_outside
 from materializer.lake.keys import Within, may_hold
@@ -207,6 +207,9 @@ def file_bounds(
     if within and not features_of(table).has_column_mapping:  # else statistics may name another column
         actions = actions.filter(pa.array(may_hold(actions, within, table.metadata().partition_columns), pa.bool_()))
     paths, sizes = actions["path"].to_pylist(), actions["size_bytes"].to_pylist()
+    if min(sizes, default=0) < 0:
+        path = table.table_uri
+        raise SourceDamagedError(f"the log of '{path}' gives a file the size {min(sizes):,}", wrote=NOTHING)
     rows = actions["num_records"].to_pylist()
     if column.is_partition:
         values = _values(actions, f"partition.{column.name}")

@@ -29,7 +29,8 @@ _STORAGE = re.compile(
 )
 _DAMAGE = re.compile(
     r"contiguous|found gap|Json error|expected value|No table metadata or protocol|not found|No such file"
-    r"|Failed to fetch metadata|corrupt|Invalid Parquet|Invalid table version|end version",
+    r"|Failed to fetch metadata|corrupt|Invalid Parquet|Invalid table version|end version"
+    r"|too deeply nested|recursion limit|EOF while parsing|missing field|invalid (?:type|length)|Invalid decimal|Duplicate field",
     re.IGNORECASE,
 )
 

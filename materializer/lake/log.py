@@ -397,11 +397,14 @@ def _file(body: dict[str, Any], column: TimeColumn | None) -> DataFile:
     partition = body.get("partitionValues") or {}
     vector = body.get("deletionVector")
     stats = body.get("stats")
+    if type(size := body.get("size") or 0) is not int or size < 0:
+        msg = f"the size of a file is {str(size)[:50]!r}"
+        raise ValueError(msg)
     file_range = bounds(json.loads(stats) if stats else {}, partition, column)
     rows = file_range.rows if file_range.rows is None or vector is None else file_range.rows - vector["cardinality"]
     return DataFile(
         body["path"],
-        body.get("size") or 0,
+        size,
         rows,
         file_range.nulls,
         file_range.span,

@@ -1,23 +1,24 @@
 """The local forms of one definition: every text of its layout compiled, each with the type that its table has."""
 
+# ruff: noqa: PLC0415 - queries are imported for engines alone
+
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from materializer.core.aggregates.layout import SIGN
 from materializer.core.compiled.definition import SLICE, Definition, EngineDefinition, key_column
-from materializer.core.engines import registry
-from materializer.core.engines.clock import ClosingClock
-from materializer.core.engines.engine_query import END, KNOWN_MAX, PART, TIME, EngineQuery
-from materializer.core.engines.registry import QUERIES
 from materializer.core.engines.time_series import TimeSeries
-from materializer.core.query.nodes import Named, Query, hidden_in
 from materializer.local.expressions import Scope, compiled
 from materializer.local.kinds import BOOLEAN, INT, VOID, Kind, NotLocal, kind_of
-from materializer.local.render import rendered
 from materializer.local.typed import Typed, same_zero
+
+if TYPE_CHECKING:
+    from materializer.core.engines.clock import ClosingClock
+    from materializer.core.engines.engine_query import EngineQuery
+    from materializer.core.query.nodes import Named, Query
 
 GROUPED: Final = frozenset(
     [
@@ -47,7 +48,17 @@ STORED: Final = "mz_placed"
 """Stored results, each with its part."""
 TOUCHED: Final = "mz_touched"
 """Whether a stored result is computed anew."""
-ENGINES: Final = frozenset({"time_series", *(n for n, m in registry.ENGINES.items() if m in QUERIES)})
+ENGINES: Final = frozenset(
+    {
+        "compressed_hopping_window",
+        "count_window",
+        "event_time_window",
+        "hopping_window",
+        "session_window",
+        "snapshot_window",
+        "time_series",
+    }
+)
 """The engines that have local forms."""
 RESULT: Final = (
     *("w_start", "w_end", "label"),
@@ -198,6 +209,9 @@ def _keys(definition: Definition, scope: Scope, typed: _Typing) -> dict[str, str
 
 def _why_not(definition: Definition) -> str:
     """Return why this process cannot compute what an engine makes, or ""."""
+    from materializer.core.engines import registry
+    from materializer.core.engines.engine_query import END, KNOWN_MAX, PART, TIME
+
     spec = definition.spec
     if spec.engine not in ENGINES:
         return f"the engine {spec.engine}"
@@ -225,7 +239,10 @@ def results_query(definition: Definition, columns: Mapping[str, Kind], at: Closi
         columns: Type of each column of the source that is read.
         at: The bounds that close windows.
     """
-    module = registry.query_module(definition.spec.engine)
+    from materializer.core.engines.engine_query import EngineQuery
+    from materializer.core.engines.registry import query_module
+
+    module = query_module(definition.spec.engine)
     if module is None:
         return None
     e = EngineQuery.of(definition)
@@ -242,16 +259,23 @@ def joined_query(definition: Definition, forms: Forms, at: ClosingClock) -> Quer
     stored_as = None if engine is None or not engine.params.merges else engine.layout.stored_as
     if stored_as is None:
         return None
+    from materializer.core.engines.engine_query import KNOWN_MAX, PART, EngineQuery
+    from materializer.core.engines.registry import query_module
+    from materializer.core.query.nodes import Named
+
     e = EngineQuery.of(definition)
     kinds = {name: kind.text for name, kind in forms.partials.items()}
     kinds |= {PART: "int", KNOWN_MAX: "bigint", TOUCHED: "boolean"}
     stored = Named(STORED, tuple(kinds.items())).where(TOUCHED)
-    module = registry.query_module(definition.spec.engine)
+    module = query_module(definition.spec.engine)
     query: Query = module.joined(_raw(definition, forms.columns, e), stored, stored_as, e, at)
     return query
 
 
 def _raw(definition: Definition, columns: Mapping[str, Kind], e: EngineQuery) -> Named:
+    from materializer.core.engines.engine_query import END, KNOWN_MAX, PART, TIME
+    from materializer.core.query.nodes import Named
+
     kinds = {name: kind.text for name, kind in columns.items()} | {TIME: "bigint"}
     kinds |= {END: "bigint"} if e.params.end else {}
     kinds |= dict(zip(e.keys, definition.key_types, strict=True))
@@ -265,6 +289,11 @@ def _check_query(definition: Definition, forms: Forms, typed: _Typing) -> None:
     Raises:
         NotLocal: If this process cannot compute it.
     """
+    from materializer.core.engines.clock import ClosingClock
+    from materializer.core.engines.engine_query import PART
+    from materializer.core.query.nodes import hidden_in
+    from materializer.local.render import rendered
+
     query = results_query(definition, forms.columns, ClosingClock(0, 0, 0))
     if query is None or typed.refused:
         return

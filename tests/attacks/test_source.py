@@ -16,8 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from materializer.core.spec.spec import TimeType
 from materializer.errors import ConfigError, SourceDamagedError, StorageError
 from materializer.lake import places, store_settings
+from materializer.lake.extent import files
 from materializer.lake.hostile import MOST_BYTES, MOST_DEPTH, depth_of, is_outside, refuse_deep
 from materializer.lake.rows import refuse_unfit_changes, refuse_unfit_files
 from materializer.lake.table import DeltaFolder, open_table
@@ -276,6 +278,52 @@ def test_a_count_that_is_none_is_refused(world: World, count: Any) -> None:
     stats = json.loads(json.loads(added(world))["add"]["stats"]) | {"numRecords": count}
     commit(world, added(world, path="count.parquet", stats=json.dumps(stats)))
 
+    assert ["source.damaged"] == [e["code"] for e in world.run("refresh hourly").errors]
+
+
+@attack("A source", "a file has a size below zero, or none that is a number", "`source.damaged`")
+def test_a_size_that_is_none_is_refused(world: World) -> None:
+    """
+    In a commit that is read, and where a library read it.
+    """
+    commit(world, added(world, path="size.parquet", size=-5))
+    assert ["source.damaged"] == [e["code"] for e in world.run("refresh hourly").errors]
+    with pytest.raises(SourceDamagedError, match="the size -5"):
+        files(str(source(world)), open_table(str(source(world))).version(), "ts", TimeType.TIMESTAMP)
+    commit(world, added(world, path="text.parquet", size="5"))
+    assert {"source.damaged"} == {e["code"] for e in world.run("refresh hourly").errors}
+
+
+def nested_type(depth: int) -> Any:
+    """Return the type of arrays of arrays."""
+    return "long" if not depth else {"type": "array", "elementType": nested_type(depth - 1), "containsNull": True}
+
+
+SCHEMAS = {
+    "two hundred arrays": json.dumps(
+        {"type": "struct", "fields": [{"name": "deep", "type": nested_type(200), "nullable": True, "metadata": {}}]}
+    ),
+    "nothing": "",
+    "no fields": '{"type": "struct"}',
+    "a number": "5",
+    "a list": "[]",
+    "too many digits": '{"type": "struct", "fields": [{"name": "a", "type": "decimal(99,1)", "nullable": true, "metadata": {}}]}',
+    "a name that is none": '{"type": "struct", "fields": [{"name": 5, "type": "long", "nullable": true, "metadata": {}}]}',
+}
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+@attack(
+    "A source", "its schema is none, or a column has a type of two hundred arrays in each other", "`source.damaged`"
+)
+def test_a_schema_that_is_none_is_refused(world: World, name: str) -> None:
+    """
+    What a library cannot parse is damage of the log, and no failure of a disk.
+    """
+    first = (source(world) / "_delta_log" / f"{0:020d}.json").read_text().splitlines()
+    metadata = next(json.loads(line) for line in first if '"metaData"' in line)
+    metadata["metaData"]["schemaString"] = SCHEMAS[name]
+    commit(world, json.dumps(metadata))
     assert ["source.damaged"] == [e["code"] for e in world.run("refresh hourly").errors]
 
 

@@ -172,9 +172,9 @@ def test_what_has_no_local_form_is_refused(tmp_path: Path, spark: SparkSession) 
         lake.refresh("other", executor="local")
     assert [] == lake.history("other", None)
     lake.apply(
-        "CREATE MATERIALIZED VIEW hops TBLPROPERTIES ('engine' = 'hopping_window', 'end' = 'ts') AS SELECT window.end AS at, sym, count(*) AS n "
-        "FROM trades GROUP BY window(ts, '6 minutes', '3 minutes'), sym"
+        "CREATE MATERIALIZED VIEW running TBLPROPERTIES ('engine' = 'reactive_state', 'time' = 'ts', 'keys' = 'sym') AS "
+        "SELECT ts, sym, cumsum(volume) AS n FROM trades"
     )
-    named = {name: lake.status(name)[0].only_spark for name in ("bars", "other", "hops")}
-    assert {"bars": (), "other": ("the function or form soundex",), "hops": ("the engine hopping_window",)} == named
+    named = {name: lake.status(name)[0].only_spark for name in ("bars", "other", "running")}
+    assert {"bars": (), "other": ("the function or form soundex",), "running": ("the engine reactive_state",)} == named
     assert ["spark"] == [run.plan.executor for run in lake.refresh("other").runs]

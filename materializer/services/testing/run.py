@@ -37,6 +37,7 @@ from materializer.lake.types import json_of
 from materializer.services.definitions.rolled_up import is_rollup
 from materializer.services.definitions.sources import resolve_source
 from materializer.services.definitions.texts import Texts
+from materializer.services.testing.columns import misspelled_columns, unknown_columns
 from materializer.services.testing.compare import RowDifference, compared
 
 if TYPE_CHECKING:
@@ -221,7 +222,7 @@ class DefinitionTester:
         except TestFileError as exc:
             problems += exc.problems
         if not spec.is_engine:  # which has columns beside those of its statement
-            problems += _unknown(test, test.expected, spec.columns, f"`{spec.name}`")
+            problems += unknown_columns(test, test.expected, spec.columns, f"`{spec.name}`")
         if problems:
             raise TestFileError(dict.fromkeys(problems))
         return _Prepared(test, resolved, tuple(columns), tuple(rows))
@@ -263,7 +264,7 @@ class DefinitionTester:
         try:
             return resolve(read_again(spec, [name for name, _ in columns]) if spec.sql else spec, columns)
         except DefinitionError as exc:
-            if misspelled := _misspelled(test, spec, exc.problems):
+            if misspelled := misspelled_columns(test, spec, exc.problems):
                 raise TestFileError(misspelled) from exc
             places_of = [self.texts.placed(p, [spec]) for p in exc.problems]
             at = [
@@ -389,7 +390,7 @@ def _typed(
     from materializer.local.given import value_of
 
     known = {name.lower(): (name, kind, json_of(kind)) for name, kind in columns}
-    problems = _unknown(test, rows, [name for name, _ in columns], what)
+    problems = unknown_columns(test, rows, [name for name, _ in columns], what)
     found: list[Mapping[str, Any]] = []
     for row in rows:
         values: dict[str, Any] = {}
@@ -407,33 +408,6 @@ def _typed(
     if problems:
         raise TestFileError(dict.fromkeys(problems))
     return found
-
-
-def _unknown(test: UnitTest, rows: Sequence[WrittenRow], columns: Sequence[str], what: str) -> list[Problem]:
-    """Return a problem for each name in some rows that is no column."""
-    known = {name.lower() for name in columns}
-    return [
-        test.problem(
-            name,
-            "test.unknown-column",
-            f"{what} has no column `{name.text}`",
-            nearest(name.text, tuple(columns)) or f"the columns are {', '.join(columns)}",
-        )
-        for row in rows
-        for name, _ in row.values
-        if name.text.lower() not in known
-    ]
-
-
-def _misspelled(test: UnitTest, spec: AggregateSpec, problems: Iterable[Problem]) -> list[Problem]:
-    """Return a problem for each column that the file says and the definition does not read, where it reads one of nearly that name."""
-    read = {name.lower() for name in spec.reads}
-    lacks = tuple(problem.about for problem in problems if problem.about)
-    return [
-        test.problem(name, "test.unknown-column", f"`{spec.name}` reads no column `{name.text}`", hint)
-        for name, _ in test.columns
-        if name.text.lower() not in read and (hint := nearest(name.text, lacks))
-    ]
 
 
 def _a(kind: str) -> str:

@@ -11,7 +11,7 @@ import pytest
 from materializer.adapters.cli import main
 from tests.hints.world import HOURLY, World
 
-ASKED = ("refresh --all", "policy run --due", "status", "maintain --all", "repair --all", "report")
+ASKED = ("refresh --all", "policy run --due", "policy list", "status", "maintain --all", "repair --all", "report")
 NAMED = (
     "refresh hourly",
     "show hourly",

@@ -68,7 +68,10 @@ def show(call: CommandCall, name: MaybeName = None, *, now: Now = None) -> None:
     """Print the policies of an aggregate, or of all: windows, schedules, when they are due."""
     from materializer.adapters.cli.render.policy import PolicyListResult
 
-    call.show(PolicyListResult(tuple(call.lake.policies(name, now))))
+    found, errors = tuple(call.lake.policies(name, now)), call.lake.unusable() if name is None else []
+    call.show(PolicyListResult(found, is_broken=bool(errors)))
+    for error in errors:
+        call.fail(error)
 
 
 def remove(call: CommandCall, name: Name, *, policy: PolicyName = DEFAULT) -> None:

@@ -21,12 +21,13 @@ class PolicyListResult(Result):
     """Refresh policies, as they stand."""
 
     items: tuple[PolicyState, ...]
+    is_broken: bool = False
 
     def form(self) -> dict[str, Any]:
         return {"policies": [policy_form(p) for p in self.items]}
 
     def lines(self, width: int) -> Iterator[str]:
-        if not self.items:
+        if not self.items and not self.is_broken:
             yield "no policies are defined; 'materializer policy add NAME' adds one"
         for p in self.items:
             yield f"{p.aggregate}: policy {p.policy.name}"
