@@ -69,7 +69,10 @@ class Repeated:
         """Return, for each text, the stored definition that it is the text of, if applying it would change nothing; else None."""
         known = noted.noted(NAME)
         self._sources, self._suites = {}, None
-        view = self._journal.view() if known else None
+        view: View | None = None
+        if known and texts:
+            with suppress(MaterializerError):  # who reads definitions may be about to mend the journal
+                view = self._journal.view()
         return [None if view is None else self._one(text, view, known) for text in texts]
 
     def _one(self, text: str, view: View, known: Collection[str]) -> AggregateSpec | None:
