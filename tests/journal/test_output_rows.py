@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from materializer.journal import output_rows
 from materializer.journal.journal import Journal
+from materializer.lake.notes import newest_number
 from materializer.lake.table import DeltaFolder
+from materializer.services.report.status import Looker
+from tests.counting import calls_to
 from tests.crowds import copy_aggregate
 from tests.hints.world import HOURLY, World
 
@@ -60,8 +64,33 @@ def test_what_is_gone_is_forgotten(world: World) -> None:
     assert 120 == len(output_rows.read(str(world.root)))
 
 
+def test_tables_that_a_refresh_left_are_not_read(world: World) -> None:
+    """
+    Neither for their rows nor for their history; those of the others are, once each.
+    """
+    asked = calls_to(newest_number, lambda: Looker(str(world.root), Journal(world.root)).status())
+
+    assert 2 * 120 == asked
+
+
+@pytest.mark.parametrize("table", ["output", "partials"])
+def test_tables_of_another_history_are_found_all_the_same(world: World, table: str) -> None:
+    """
+    What was noted is of other files, also where an older copy is put back by its name.
+    """
+    older = world.root / "older"
+    shutil.copytree(world.root / "hourly" / table, older)
+    world.add([52])
+    world.works("refresh hourly")
+    assert '"state": "fresh"' in world.works("status hourly")
+    shutil.rmtree(world.root / "hourly" / table)
+    older.rename(world.root / "hourly" / table)
+
+    assert '"state": "output-unreadable"' in world.works("status hourly")
+
+
 @pytest.mark.parametrize(
-    "damage", ["", "[]", '{"format": 0}', '{"format": 1}', '{"format": 1, "outputs": {"a": [1]}}', "half of i"]
+    "damage", ["", "[]", '{"format": 0}', '{"format": 1}', '{"format": 2, "outputs": {"a": [1]}}', "half of i"]
 )
 def test_a_damaged_file_is_not_used(world: World, damage: str) -> None:
     """

@@ -277,12 +277,15 @@ class Looker:
         chains: Chains,
         noted: Mapping[str, OutputRows],
     ) -> Status:
-        seen, beside, foreign = chains.seen(state), None, own_tables.problem(state, self.journal)
+        seen, beside, left = chains.seen(state), None, noted.get(state.id)
+        left = left if left is not None and left.holds(output_of(state, self.root)) else None
+        is_left = left is not None and left.is_left(state, self.root)
+        foreign = "" if is_left else own_tables.problem(state, self.journal)
         state, newest, problem = seen.state, seen.newest, seen.problem
         definition = timed(state)
         with suppress(MaterializerError):  # its source may be another table, which is gone
             beside = next_version(state, view.build_of(state), self.root)
-        rows, why = self._rows(state, noted)
+        rows, why = (left.rows, "") if left is not None else self._rows(state)
         if why:
             lost = f"its output cannot be read: {why}; 'materializer repair {state.name}' makes it again"
             problem = "; ".join(filter(None, (problem, lost)))
@@ -338,14 +341,12 @@ class Looker:
             waits_for=above,
         )
 
-    def _rows(self, state: AggregateState, noted: Mapping[str, OutputRows]) -> tuple[int | None, str]:
+    def _rows(self, state: AggregateState) -> tuple[int | None, str]:
         """Return how many rows an output has, None if a file has no count, and why it cannot be read, or ""."""
-        path, known = output_of(state, self.root), noted.get(state.id)
+        path = output_of(state, self.root)
         if places.is_local(path) and not places.exists(path):
             return None, no_table(path)
         try:
-            if known is not None and known.holds(path):
-                return known.rows, ""
             return DeltaFolder.at(path).rows(), ""
         except MaterializerError as exc:
             return None, exc.message
