@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from materializer.core.spec.table_names import quoted
+
 _JSON_OF: Final = {"bigint": "long", "int": "integer", "smallint": "short", "tinyint": "byte"}
 _TEXT_OF: Final = {json_name: text for text, json_name in _JSON_OF.items()}
 _PLAIN: Final = frozenset(
@@ -68,7 +70,7 @@ def schema_of(columns: Iterable[Sequence[str]]) -> str:
 
 
 def _quoted(name: str) -> str:
-    return name if re.fullmatch(r"\w+", name) else "`" + name.replace("`", "``") + "`"
+    return name if re.fullmatch(r"\w+", name) else quoted(name)
 
 
 def _parsed(tokens: list[str], text: str) -> tuple[Any, list[str]]:

@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from materializer.core.compiled.bucket_sql import instant_of_sql
-from materializer.core.compiled.definition import quoted as spark_quoted
 from materializer.core.quality.checks import Check, copies_of
 from materializer.core.quality.failing import MOST_BUCKETS, Failing, FailingRow
 from materializer.core.quality.verdict import Finding
 from materializer.core.spec.spec import TimeType
+from materializer.core.spec.table_names import quoted as spark_quoted
 from materializer.local.expressions import Scope, compiled
 from materializer.local.forms import GROUPED, OURS
 from materializer.local.kinds import BIGINT, BOOLEAN, Kind, NotLocal, bugs_left_to_spark, kind_of, quoted

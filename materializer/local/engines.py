@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from materializer.core.compiled.bucket_sql import instant_of_sql, slice_sql
 from materializer.core.compiled.definition import SLICE, Definition, key_column
-from materializer.core.compiled.definition import quoted as spark_quoted
 from materializer.core.compiled.shown import SAME_SHARE, shown_values
 from materializer.core.engines.engine_query import END, PART, TIME
 from materializer.core.engines.engine_query import KNOWN_MAX as KNOWN
 from materializer.core.engines.work import ChangedKeys, Part, Work, frozen, joined, raw_spans
 from materializer.core.refresh.plan import MAX_SPANS, Plan
+from materializer.core.spec.table_names import quoted as spark_quoted
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.lake.span_rows import rows_of_spans
 from materializer.local.connection import Connection

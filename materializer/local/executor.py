@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 from materializer.core.aggregates.layout import SIGN
 from materializer.core.compiled.bucket_sql import bucket_start_sql
 from materializer.core.compiled.definition import SLICE, Definition, key_column
-from materializer.core.compiled.definition import quoted as spark_quoted
 from materializer.core.engines.work import ChangedKeys, Work, continues
 from materializer.core.refresh.plan import CAME, INSERTED, WENT, Merge, Plan, Recompute, Retract, RollUp
+from materializer.core.spec.table_names import quoted as spark_quoted
 from materializer.core.time.spans import Span, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.local.finals import FEW_SPANS, compiled_text, finalise

@@ -9,8 +9,9 @@ from typing import Any, Final
 
 from materializer.core.aggregates.decompose import decompose
 from materializer.core.compiled.bucket_sql import slices_sql, spans_sql
-from materializer.core.compiled.definition import SLICE, Definition, key_column, quoted
+from materializer.core.compiled.definition import SLICE, Definition, key_column
 from materializer.core.spec.spec import AggregateSpec, GridSpec, Resolution, TimeType
+from materializer.core.spec.table_names import quoted
 from materializer.core.time.grid import Grid, build, slices
 from materializer.core.time.slice_column import SliceColumn
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from materializer.core.aggregates.parts import column_of, is_orderable, quoted
+from materializer.core.aggregates.parts import column_of, is_orderable
 from materializer.core.spec.spec import AggregateSpec
+from materializer.core.spec.table_names import quoted
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,10 +22,10 @@ from materializer.core.aggregates.parts import (
     is_orderable,
     partial_name,
     plain,
-    quoted,
     type_of,
 )
 from materializer.core.spec.spec import Call
+from materializer.core.spec.table_names import quoted
 
 
 def end_of_order(call: Call, order: RowOrder) -> Parts:

@@ -75,11 +75,6 @@ def plain(function: str, args: Iterable[str], *conditions: str | None, distinct:
     return filtered(f"{function}({'DISTINCT ' if distinct else ''}{inside})", *conditions)
 
 
-def quoted(name: str) -> str:
-    """Return *name* as an identifier, whatever it contains."""
-    return "`" + name.replace("`", "``") + "`"
-
-
 def column_of(text: str) -> str | None:
     """Return the column that *text* consists of, in lower case; None when *text* is anything but a column name."""
     bare = text.strip()

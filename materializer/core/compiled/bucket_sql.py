@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from materializer.core.compiled.definition import quoted
 from materializer.core.spec.spec import AggregateSpec, Resolution, TimeType
+from materializer.core.spec.table_names import quoted
 from materializer.core.time.grid import CalendarGrid, FixedGrid, Grid, limits_of
 from materializer.core.time.instants import DAY, SECOND, TICKS_PER_SECOND, clock_text, date_text
 from materializer.core.time.slice_column import SliceColumn

@@ -22,7 +22,8 @@ from typing import Final
 from materializer.core.aggregates.layout import Pick
 from materializer.core.aggregates.parts import decimal_of, filtered
 from materializer.core.compiled.bucket_sql import instant_of_sql, value_of_sql
-from materializer.core.compiled.definition import SLICE, Definition, quoted
+from materializer.core.compiled.definition import SLICE, Definition
+from materializer.core.spec.table_names import quoted
 from materializer.core.time.grid import CalendarGrid, FixedGrid, Grid
 from materializer.core.time.instants import DAY
 from materializer.core.time.wallclock import FixedLattice

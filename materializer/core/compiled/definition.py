@@ -35,11 +35,6 @@ class EngineDefinition:
     not_frozen: str = ""
 
 
-def quoted(name: str) -> str:
-    """Return a column name as a Spark SQL identifier, whatever characters it contains."""
-    return "`" + name.replace("`", "``") + "`"
-
-
 def key_column(name: str) -> str:
     """Return the partials column of the key *name*."""
     return f"k_{name}"

@@ -17,8 +17,9 @@ from materializer.core.aggregates.layout import Layout
 from materializer.core.aggregates.parts import column_of, group, is_same
 from materializer.core.aggregates.registry import ROLLUP, find
 from materializer.core.aggregates.rollup import behind, calls_of, measure_of
-from materializer.core.compiled.definition import SLICE, Definition, key_column, quoted
+from materializer.core.compiled.definition import SLICE, Definition, key_column
 from materializer.core.spec.spec import AggregateSpec, Call, Formula, Key
+from materializer.core.spec.table_names import quoted
 from materializer.core.time.nesting import misfit
 from materializer.errors import DefinitionError, Problem
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from materializer.core.aggregates.parts import group
 from materializer.core.compiled.bucket_sql import spans_sql
-from materializer.core.compiled.definition import quoted
 from materializer.core.spec.spec import AggregateSpec, SourceSample, TimeType
+from materializer.core.spec.table_names import quoted
 from materializer.core.time.instants import render, shown_as
 from materializer.core.time.spans import POS_INF, Span, SpanSet
 

@@ -20,9 +20,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from materializer.core.aggregates.layout import Layout
-from materializer.core.compiled.definition import Definition, EngineDefinition, key_column, quoted
+from materializer.core.compiled.definition import Definition, EngineDefinition, key_column
 from materializer.core.engines.compile import measure_names
 from materializer.core.query.nodes import Columns, Query
+from materializer.core.spec.table_names import quoted
 
 PART: Final = "_part"
 TIME: Final = "_t"

@@ -12,12 +12,13 @@ from typing import Final
 
 from materializer.core.aggregates.decompose import parts_of
 from materializer.core.aggregates.order import row_order
-from materializer.core.aggregates.parts import plain, quoted
+from materializer.core.aggregates.parts import plain
 from materializer.core.aggregates.registry import find
 from materializer.core.aggregates.rollup import calls_of
 from materializer.core.language.selection import item_of, select_outputs
 from materializer.core.language.statement import read_source, split_statement
 from materializer.core.spec.spec import AggregateSpec
+from materializer.core.spec.table_names import quoted
 from materializer.core.sql.expressions import Expression, FunctionUse, Vocabulary, examine
 from materializer.core.sql.formulas import read_call
 from materializer.core.sql.time_bucket import Bucket, bucket_form, read_bucket

@@ -10,9 +10,10 @@ from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from materializer.core.compiled.bucket_sql import bucket_start_sql
-from materializer.core.compiled.definition import Definition, quoted
+from materializer.core.compiled.definition import Definition
 from materializer.core.quality.checks import COPIES, ROWS_SQL, Answer, Check, Predicate, total
 from materializer.core.quality.verdict import BUILT_IN, Severity
+from materializer.core.spec.table_names import quoted
 from materializer.core.time.spans import SpanSet
 
 UNIQUE: Final = "unique_bucket_and_keys"

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from materializer.core.compiled.definition import quoted
 from materializer.core.quality.verdict import Finding, Severity
+from materializer.core.spec.table_names import quoted
 
 ROWS_SQL: Final = "count(*)"
 COPIES: Final = "{copies}"

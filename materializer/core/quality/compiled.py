@@ -17,7 +17,6 @@ from datetime import date
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-from materializer.core.compiled.definition import quoted
 from materializer.core.quality.checks import COPIES, ROWS_SQL, Answer, Check, Judge, Predicate, repeated, total
 from materializer.core.quality.literals import (
     INTEGERS,
@@ -35,6 +34,7 @@ from materializer.core.quality.literals import (
     text_sql,
 )
 from materializer.core.quality.suite import Expectation, Suite
+from materializer.core.spec.table_names import quoted
 
 Columns: TypeAlias = Mapping[str, str]
 """Column → Spark type, in the order of the table."""

@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from materializer.core.spec.table_names import quoted
+
 Columns: TypeAlias = tuple[tuple[str, str], ...]
 """(name, text of Spark SQL) of each column, in order."""
 On: TypeAlias = tuple[tuple[str, str, str], ...]
@@ -23,11 +25,6 @@ On: TypeAlias = tuple[tuple[str, str, str], ...]
 Frame: TypeAlias = tuple[Literal["rows", "range"], int | None, int | None]
 """Kind, first and last offset from the current row; None is without bound."""
 EQUAL: Final = "<=>"
-
-
-def quoted(name: str) -> str:
-    """Return a name as an identifier of Spark SQL."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 @dataclass(frozen=True)

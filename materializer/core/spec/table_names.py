@@ -1,4 +1,4 @@
-"""Names of tables in a catalog: two or three parts, each plain or in backquotes."""
+"""Names in Spark SQL: an identifier in backquotes, and names of tables in a catalog, of two or three parts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def dotted(parts: Iterable[str]) -> str:
         >>> dotted(["main", "raw-data", "trades"])
         'main.`raw-data`.trades'
     """
-    return ".".join(part if _PLAIN.fullmatch(part) else _quoted(part) for part in parts)
+    return ".".join(part if _PLAIN.fullmatch(part) else quoted(part) for part in parts)
 
 
 def in_sql(name: str) -> str:
@@ -43,7 +43,7 @@ def in_sql(name: str) -> str:
         >>> in_sql("bronze.trades")
         '`bronze`.`trades`'
     """
-    return ".".join(map(_quoted, parts_of(name)))
+    return ".".join(map(quoted, parts_of(name)))
 
 
 def same(name: str) -> tuple[str, ...]:
@@ -57,5 +57,11 @@ def same(name: str) -> tuple[str, ...]:
     return parts[1:] if parts[:1] == ("spark_catalog",) else parts
 
 
-def _quoted(part: str) -> str:
-    return "`" + part.replace("`", "``") + "`"
+def quoted(name: str) -> str:
+    """Return a name as one identifier of Spark SQL, whatever characters it contains.
+
+    Examples:
+        >>> quoted("mean delay"), quoted("a`b")
+        ('`mean delay`', '`a``b`')
+    """
+    return "`" + name.replace("`", "``") + "`"

@@ -7,9 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from materializer.core.compiled.definition import quoted
 from materializer.core.printed import Printed
-from materializer.core.spec.table_names import parts_of
+from materializer.core.spec.table_names import parts_of, quoted
 from materializer.core.sql.functions import nearest
 from materializer.errors import MaterializerError, TableNotFoundError
 from materializer.journal.events import SourceIdentity

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from materializer.core.compiled.definition import quoted
 from materializer.core.spec.imports import imported
+from materializer.core.spec.table_names import quoted
 from materializer.core.time.spans import SpanSet
 from materializer.errors import (
     LogGapError,

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from materializer.core.compiled.bucket_sql import instant_sql
-from materializer.core.compiled.definition import Definition, quoted
+from materializer.core.compiled.definition import Definition
 from materializer.core.spec.spec import AggregateSpec, TimeType
-from materializer.core.spec.table_names import in_sql
+from materializer.core.spec.table_names import in_sql, quoted
 from materializer.core.time.instants import render, shown_as
 from materializer.core.time.spans import NEG_INF
 from materializer.journal.events import SourceIdentity

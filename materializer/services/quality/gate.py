@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from materializer.core.compiled.bucket_sql import bucket_start_sql
-from materializer.core.compiled.definition import SLICE, Definition, quoted
+from materializer.core.compiled.definition import SLICE, Definition
 from materializer.core.quality import builtin
 from materializer.core.quality.canaries import is_due
 from materializer.core.quality.compiled import CompiledSuite
@@ -29,6 +29,7 @@ from materializer.core.quality.suite import Suite
 from materializer.core.quality.verdict import Finding, Severity, Verdict
 from materializer.core.refresh.invalidation import Entry
 from materializer.core.refresh.plan import Lane, Plan
+from materializer.core.spec.table_names import quoted
 from materializer.core.time.spans import Span, SpanSet
 from materializer.core.time.windows import spans_text
 from materializer.errors import CanaryError, DefinitionError, QualityGateError, WriteFencedError

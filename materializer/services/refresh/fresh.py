@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from materializer.core.compiled.definition import quoted
 from materializer.core.printed import Printed
 from materializer.core.refresh.invalidation import Cause
 from materializer.core.refresh.plan import Estimate, Plan, ReadCost
 from materializer.core.spec.spec import TimeType
+from materializer.core.spec.table_names import quoted
 from materializer.core.time.instants import Shown
 from materializer.core.time.spans import EVERYTHING, POS_INF, Span, SpanSet
 from materializer.core.time.windows import whole_buckets

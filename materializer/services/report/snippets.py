@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 
-from materializer.core.compiled.definition import quoted
+from materializer.core.spec.table_names import quoted
 from materializer.lake import places
 from materializer.services.aggregate import Aggregate
 

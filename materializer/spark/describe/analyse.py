@@ -18,9 +18,10 @@ from pyspark.sql.functions import expr
 from materializer.core.aggregates.decompose import decompose
 from materializer.core.aggregates.layout import Layout
 from materializer.core.aggregates.registry import find
-from materializer.core.compiled.definition import SLICE, key_column, quoted
+from materializer.core.compiled.definition import SLICE, key_column
 from materializer.core.compiled.texts_as_numbers import texts_as_numbers
 from materializer.core.spec.spec import AggregateSpec, Call, Formula, TimeType
+from materializer.core.spec.table_names import quoted
 from materializer.errors import DefinitionError, Problem
 from materializer.spark.describe.refusals import quoted_in, sentence_of
 from materializer.spark.describe.typed import refusal_of_text

@@ -24,12 +24,13 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as sf
 
 from materializer.budget import Budget
-from materializer.core.compiled.definition import Definition, quoted
+from materializer.core.compiled.definition import Definition
 from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.daily_time_series import DailyTimeSeries
 from materializer.core.engines.engine_query import CLOSED_ON_ARRIVAL, TIME, VERSION, EngineQuery, engine_of
 from materializer.core.engines.event_time_window import advanced
 from materializer.core.engines.work import Work, raw_spans
+from materializer.core.spec.table_names import quoted
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.spark.engines import key_results, questions, run

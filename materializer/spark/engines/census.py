@@ -12,13 +12,14 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
-from materializer.core.compiled.definition import Definition, quoted
+from materializer.core.compiled.definition import Definition
 from materializer.core.engines.base import WindowEngine
 from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.closing import Closing
 from materializer.core.engines.daily_time_series import DailyTimeSeries
 from materializer.core.engines.engine_query import END, KNOWN_MAX, PART, TIME, Before, EngineQuery
 from materializer.core.engines.interval_windows import IntervalWindow
+from materializer.core.spec.table_names import quoted
 from materializer.spark.engines.daily_time_series import day_sql
 
 LONGEST: Final = 1 << 61

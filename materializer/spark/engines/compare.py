@@ -9,8 +9,9 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import DoubleType, FloatType
 
 from materializer.core.compiled.bucket_sql import instant_of_sql
-from materializer.core.compiled.definition import SLICE, Definition, quoted
+from materializer.core.compiled.definition import SLICE, Definition
 from materializer.core.engines.compile import label_name
+from materializer.core.spec.table_names import quoted
 from materializer.spark.query.compare import DIFFERS, FLOAT_TOLERANCE, Comparison, counted, kind_of
 
 NOT_COMPARED = (SLICE, "revision")

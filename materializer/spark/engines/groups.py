@@ -8,8 +8,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from materializer.core.compiled.definition import quoted
 from materializer.core.engines.engine_query import TIME, EngineQuery
+from materializer.core.spec.table_names import quoted
 from materializer.spark.query import compute as c
 
 MEASURE: Final = "v_"

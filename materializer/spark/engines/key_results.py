@@ -10,9 +10,10 @@ from pyspark.sql import functions as sf
 
 from materializer.budget import Budget
 from materializer.core.compiled.bucket_sql import instant_of_sql, spans_sql
-from materializer.core.compiled.definition import SLICE, Definition, key_column, quoted
+from materializer.core.compiled.definition import SLICE, Definition, key_column
 from materializer.core.engines.work import Key, KeySlices
 from materializer.core.refresh.plan import OPENED
+from materializer.core.spec.table_names import quoted
 from materializer.core.time.spans import SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.lake.engine_rows import MOST_OPENED

@@ -16,8 +16,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
-from materializer.core.compiled.definition import quoted
 from materializer.core.engines.engine_query import KNOWN_MAX, EngineQuery
+from materializer.core.spec.table_names import quoted
 from materializer.spark.engines.groups import COUNTS, Columns, aggregated, grouped
 
 PANE: Final = "_pane"

@@ -14,12 +14,13 @@ from pyspark.sql import functions as sf
 
 from materializer.budget import Budget
 from materializer.core.compiled.bucket_sql import spans_sql
-from materializer.core.compiled.definition import Definition, key_column, quoted
+from materializer.core.compiled.definition import Definition, key_column
 from materializer.core.engines.engine_query import END, TIME, engine_of
 from materializer.core.engines.ranges import StoredResult
 from materializer.core.engines.trading_calendar import Calendar
 from materializer.core.engines.work import ChangedKeys, Key, frozen, joined
 from materializer.core.refresh.plan import MAX_SPANS
+from materializer.core.spec.table_names import quoted
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.lake.engine_rows import Near, StoredResults, by_keys, small_table, stored_columns

@@ -10,10 +10,10 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 from pyspark.sql import types as st
 
-from materializer.core.compiled.definition import quoted
 from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.engine_query import PART, TIME, EngineQuery
 from materializer.core.engines.reactive_state import ARGUMENT, AT, ORDINAL, ReactiveState, call_column
+from materializer.core.spec.table_names import quoted
 from materializer.spark.engines.groups import MEASURE, measures
 from materializer.spark.query.types import is_storable
 

@@ -16,7 +16,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql import types as st
 
 from materializer.core.compiled.bucket_sql import instant_of_sql, slice_sql
-from materializer.core.compiled.definition import SLICE, Definition, key_column, quoted
+from materializer.core.compiled.definition import SLICE, Definition, key_column
 from materializer.core.compiled.shown import shown_values
 from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.compile import carried_columns, measure_names
@@ -24,6 +24,7 @@ from materializer.core.engines.engine_query import END, KNOWN_MAX, PART, TIME, B
 from materializer.core.engines.reactive_state import ARGUMENT, ORDINAL
 from materializer.core.engines.registry import ENGINES, query_module
 from materializer.core.engines.work import Part
+from materializer.core.spec.table_names import quoted
 from materializer.core.time.spans import EVERYTHING, SpanSet
 from materializer.spark.query import compute as c
 from materializer.spark.query.compare import is_same

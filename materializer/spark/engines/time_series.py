@@ -7,10 +7,10 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
-from materializer.core.compiled.definition import quoted
 from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.engine_query import CLOSED_ON_ARRIVAL, TIME, Before, EngineQuery
 from materializer.core.engines.time_series import TimeSeries
+from materializer.core.spec.table_names import quoted
 from materializer.spark.engines import panes
 from materializer.spark.engines.panes import AT, KEY_MAX, PANE, PART_MAX, SIZE
 

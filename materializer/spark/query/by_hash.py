@@ -8,7 +8,8 @@ from pyspark.sql.group import GroupedData
 
 from materializer.core.compiled.bucket_sql import bucket_start_sql, instant_of_sql
 from materializer.core.compiled.by_hash import OFFSET, TIED, ByHash
-from materializer.core.compiled.definition import SLICE, Definition, key_column, quoted
+from materializer.core.compiled.definition import SLICE, Definition, key_column
+from materializer.core.spec.table_names import quoted
 from materializer.core.time.spans import SpanSet
 
 

@@ -14,10 +14,11 @@ from pyspark.sql import functions as sf
 
 from materializer.core.aggregates.moments import LEAST_SQUARED, MOST_SQUARED
 from materializer.core.compiled.bucket_sql import bucket_end_sql, bucket_start_sql, instant_of_sql
-from materializer.core.compiled.definition import Definition, quoted
+from materializer.core.compiled.definition import Definition
 from materializer.core.compiled.sample import condition_of
 from materializer.core.compiled.shown import SAME_SHARE
 from materializer.core.spec.spec import Call, Measure
+from materializer.core.spec.table_names import quoted
 from materializer.core.time.spans import SpanSet
 from materializer.errors import SparkError
 from materializer.spark.query import compute as c

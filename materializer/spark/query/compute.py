@@ -20,8 +20,8 @@ from pyspark.sql.group import GroupedData
 from pyspark.sql.types import StructType
 
 from materializer.core.compiled.bucket_sql import bucket_start_sql, ends_sql, instant_of_sql, spans_sql
-from materializer.core.compiled.definition import SLICE, Definition, key_column, quoted
-from materializer.core.spec.table_names import in_sql
+from materializer.core.compiled.definition import SLICE, Definition, key_column
+from materializer.core.spec.table_names import in_sql, quoted
 from materializer.core.time.spans import EVERYTHING, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.lake.keys import FROM, KEY, Within

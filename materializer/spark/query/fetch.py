@@ -13,7 +13,8 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as sf
 
 from materializer.core.compiled.by_hash import TIED
-from materializer.core.compiled.definition import Definition, quoted
+from materializer.core.compiled.definition import Definition
+from materializer.core.spec.table_names import quoted
 from materializer.core.time.spans import SpanSet
 from materializer.spark.query.compute import FINAL, METRICS, PASSES, named, output_expressions, stored_expressions
 

@@ -10,8 +10,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from materializer.budget import Budget
-from materializer.core.compiled.definition import SLICE, Definition, quoted
+from materializer.core.compiled.definition import SLICE, Definition
 from materializer.core.spec.spec import TimeType
+from materializer.core.spec.table_names import quoted
 from materializer.core.time.spans import SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.lake import places

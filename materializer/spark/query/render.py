@@ -21,8 +21,8 @@ from materializer.core.query.nodes import (
     Project,
     Query,
     Union,
-    quoted,
 )
+from materializer.core.spec.table_names import quoted
 from materializer.spark.query import compute as c
 
 

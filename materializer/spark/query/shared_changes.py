@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
 
-from materializer.core.compiled.definition import quoted
+from materializer.core.spec.table_names import quoted
 from materializer.journal.events import SourceIdentity
 from materializer.lake.reads import table_at
 from materializer.spark.query import compute as c

@@ -12,7 +12,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from materializer.core.compiled.definition import quoted
+from materializer.core.spec.table_names import quoted
 from materializer.spark.runtime.failures import spoken
 
 ROWS_PER_FILE: Final = 100_000

@@ -18,11 +18,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from materializer.core.compiled.bucket_sql import instant_of_sql
-from materializer.core.compiled.definition import quoted
 from materializer.core.quality.checks import COPIES, Check, copies_of
 from materializer.core.quality.failing import MOST_BUCKETS, Failing, FailingRow
 from materializer.core.quality.verdict import Finding
 from materializer.core.spec.spec import TimeType
+from materializer.core.spec.table_names import quoted
 from materializer.spark.runtime.failures import spoken
 
 if TYPE_CHECKING:

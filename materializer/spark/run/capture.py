@@ -12,10 +12,11 @@ from pyspark.sql import functions as sf
 
 from materializer.budget import Budget
 from materializer.core.compiled.bucket_sql import bucket_start_sql, instant_of_sql
-from materializer.core.compiled.definition import SLICE, Definition, quoted
+from materializer.core.compiled.definition import SLICE, Definition
 from materializer.core.refresh.invalidation import MAX_KEYS, Keys
 from materializer.core.refresh.lateness import KNOWN_AT, Lateness
 from materializer.core.spec.spec import TimeType
+from materializer.core.spec.table_names import quoted
 from materializer.core.time.spans import EVERYTHING, NEG_INF, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.lake.capture.buckets import distinct_keys

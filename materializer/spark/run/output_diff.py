@@ -10,8 +10,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 from pyspark.sql.types import MapType
 
-from materializer.core.compiled.definition import quoted
 from materializer.core.refresh.output_feed import CHANGE, META, REASON, ChangeType, Reason
+from materializer.core.spec.table_names import quoted
 from materializer.lake.log import DataFile
 from materializer.spark.query.compare import is_same
 from materializer.spark.runtime.failures import spoken

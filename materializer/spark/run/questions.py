@@ -6,7 +6,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from materializer.core.compiled.bucket_sql import instant_of_sql, spans_sql
-from materializer.core.compiled.definition import Definition, quoted
+from materializer.core.compiled.definition import Definition
+from materializer.core.spec.table_names import quoted
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.spark.query import compute as c

@@ -3,7 +3,7 @@ from __future__ import annotations
 from sqlglot import parse_one
 from sqlglot.expressions import Column
 
-from materializer.core.compiled.definition import quoted
+from materializer.core.spec.table_names import quoted
 
 
 def test_a_column_may_have_any_name() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import doctest
 
-from materializer.core.query import printed as module
 from materializer.core.query.nodes import Named, Query, Union, hidden_in
-from materializer.core.query.printed import printed
+from tests.core.query import printed as module
+from tests.core.query.printed import printed
 
 RAW = Named("raw", (("k", "string"), ("t", "bigint")))
 

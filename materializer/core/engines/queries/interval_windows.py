@@ -7,7 +7,8 @@ from typing import Final
 from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.engine_query import END, TIME, EngineQuery, as_results, over_rows
 from materializer.core.engines.interval_windows import CLIP, COMPRESSED, COUNT, HOPPING, OPEN, IntervalWindow
-from materializer.core.query.nodes import Query, quoted
+from materializer.core.query.nodes import Query
+from materializer.core.spec.table_names import quoted
 
 _FROM, _TO = "_life_start", "_life_end"
 _START, _STOP = "_w_start", "_w_end"

@@ -20,7 +20,8 @@ from materializer.core.engines.engine_query import (
     split,
 )
 from materializer.core.engines.session_window import SessionWindow
-from materializer.core.query.nodes import Query, Union, quoted
+from materializer.core.query.nodes import Query, Union
+from materializer.core.spec.table_names import quoted
 
 _START: Final = "_session"
 

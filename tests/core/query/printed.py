@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from materializer.core.query.nodes import Explode, Filter, GroupBy, Join, Named, Over, Project, Query, Union, quoted
+from materializer.core.query.nodes import Explode, Filter, GroupBy, Join, Named, Over, Project, Query, Union
+from materializer.core.spec.table_names import quoted
 
 
 def printed(query: Query) -> str:
