@@ -26,6 +26,8 @@ class JsonForm(NamedTuple):
 
 
 _AS_IS: Final = JsonForm(lambda value: value, lambda data: data)
+MOST_PLANS: Final = 100
+"""Of each class, for how many sets of keys it is remembered how objects are read."""
 _FORMS: Final[dict[type, Callable[[], JsonForm]]] = {}
 """How to make the form of each class that a decorator gave one; made on first use, when all its types are known."""
 
@@ -166,6 +168,53 @@ def _values(form: JsonForm) -> JsonForm:
     )
 
 
+class _Plan(NamedTuple):
+    """How the objects that have certain keys become values of a class.
+
+    Args:
+        read: Returns what stands at these keys, in the order of the fields.
+        changed: The places, among these, of values that are decoded, and how.
+        missing: The places, among all fields, of those that no key stands for, and what makes their defaults.
+    """
+
+    read: Callable[[Any], tuple[Any, ...]]
+    changed: list[tuple[int, Callable[[Any], Any]]]
+    missing: list[tuple[int, Callable[[], Any]]]
+
+
+def _plan_of(
+    cls: Any,
+    keys: tuple[str, ...],
+    forms: Mapping[str, JsonForm],
+    names: Mapping[str, str],
+    later: Collection[str] | None,
+) -> _Plan | None:
+    """Return how the objects that have *keys* are read; None if they have unknown or too few ones."""
+    present: list[str] = []
+    changed, missing = [], []
+    for at, field in enumerate(fields(cls)):
+        key = names.get(field.name, field.name)
+        if key in keys:
+            if forms[field.name] is not _AS_IS:
+                changed.append((len(present), forms[field.name].decode))
+            present.append(key)
+        elif later is not None and field.name not in later:
+            return None
+        elif field.default_factory is not MISSING:
+            missing.append((at, field.default_factory))
+        elif field.default is not MISSING:
+            missing.append((at, partial(_same, field.default)))
+        else:
+            return None
+        if field.kw_only:
+            return None
+    return _Plan(itemgetter(*present), changed, missing) if len(present) == len(keys) > 1 else None
+
+
+def _same(value: _T) -> _T:
+    return value
+
+
 def _object(
     cls: Any,
     order: Collection[str | EllipsisType] = (...,),
@@ -178,11 +227,6 @@ def _object(
     written = [name for listed in order for name in (others if listed is ... else [listed])]
     parts = [(name, names.get(name, name), forms[name], forms[name] is _AS_IS) for name in written]
     changed = [(name, form.decode) for name, form in forms.items() if form is not _AS_IS]
-    keys = [names.get(name, name) for name in forms]
-    read_all: Callable[[Any], Any] = itemgetter(*(keys or [""]))
-    usual = len(keys) if len(keys) > 1 and not any(field.kw_only for field in fields(cls)) else -1
-    """How many fields nearly all have: each one, and no other."""
-    places = [(at, form.decode) for at, form in enumerate(forms.values()) if form is not _AS_IS]
     required = forms.keys() - (forms.keys() if later is None else later)
     defaults = {
         field.name: field.default if field.default_factory is MISSING else field.default_factory()
@@ -198,15 +242,24 @@ def _object(
                 data[key] = item if is_as_it_is else form.encode(item)
         return data
 
+    plans: dict[tuple[str, ...], _Plan | None] = {}
+    """How objects that have certain keys are read; None if :func:`decode_any` reads them."""
+
     def decode(data: Mapping[str, Any]) -> Any:
-        if len(data) != usual:
-            return decode_any(data)
+        keys = tuple(data)
         try:
-            values = list(read_all(data))
+            plan = plans[keys]
         except KeyError:
+            plan = _plan_of(cls, keys, forms, names, later)
+            if len(plans) < MOST_PLANS:
+                plans[keys] = plan
+        if plan is None:
             return decode_any(data)
-        for at, read in places:
-            values[at] = read(values[at])
+        values = list(plan.read(data))
+        for at, convert in plan.changed:
+            values[at] = convert(values[at])
+        for at, make in plan.missing:
+            values.insert(at, make())
         return cls(*values)
 
     def decode_any(data: Mapping[str, Any]) -> Any:
