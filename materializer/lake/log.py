@@ -250,8 +250,11 @@ def tail(path: str, version: int) -> list[places.Identity]:
 
     For a version that is the newest this costs two ``stat`` calls, or one listing of a store.
     """
+    names = (f"{number:020d}.json" for number in count(version))
+    if places.is_local(path):
+        return places.run_of(f"{path}/_delta_log", names)
     with translated(path, "reading the log of"):
-        return places.run_of(f"{path}/_delta_log", (f"{number:020d}.json" for number in count(version)))
+        return places.run_of(f"{path}/_delta_log", names)
 
 
 def json_line(path: str, version: int, line: str) -> dict[str, Any]:

@@ -38,12 +38,14 @@ def problems_of(spec: AggregateSpec) -> Iterator[str]:
     """Yield what `apply` would have refused of a definition, in words."""
     if not NAME.match(spec.name):
         yield f"its name is {spec.name[:60]!r}"
-    for text in _texts(spec):
+    formulas = [measure.formula for measure in spec.measures] + ([spec.having] if spec.having else [])
+    calls = [call for formula in formulas for call in formula.calls]
+    for text in _texts(spec, formulas, calls):
         yield from _refusals(text)
-    for function in _functions(spec):
+    for function in {call.function: None for call in calls}:  # one that is not known is a Python aggregate
         if not function.isidentifier() or function in _NO_AGGREGATES:
             yield f"it aggregates by {function[:60]!r}"
-    for kind in _types(spec):
+    for kind in [*(kind for _, kind in spec.read_types), *(kind for call in calls for kind in call.types)]:
         if kind and not _is_type(kind):
             yield f"it has a type {kind[:60]!r}"
     if spec.rolls_up is not None:
@@ -86,35 +88,15 @@ def _opens_nothing_else(text: str, found: re.Match[str]) -> bool:
     return before in _OPERATORS if not word else before != "." and (word in _WORDS or word in _GROUPING)
 
 
-def _texts(spec: AggregateSpec) -> Iterator[str]:
-    yield from (key.sql for key in spec.keys)
-    yield from filter(None, [spec.where])
-    formulas = [measure.formula for measure in spec.measures] + ([spec.having] if spec.having else [])
-    for formula in formulas:
-        yield _shown(formula)
-        for call in formula.calls:
-            yield from _of_call(call)
-
-
-def _functions(spec: AggregateSpec) -> Iterator[str]:
-    """Yield the aggregates of a definition; a name that is not known is that of a Python aggregate."""
-    formulas = [measure.formula for measure in spec.measures] + ([spec.having] if spec.having else [])
-    yield from (call.function for formula in formulas for call in formula.calls)
-
-
-def _shown(formula: Formula) -> str:
-    return formula.fill(["x"] * len(formula.calls))
-
-
-def _of_call(call: Call) -> Iterator[str]:
-    yield from (arg for arg in call.args if arg != "*")
-    yield from filter(None, [call.where, call.order_by])
-
-
-def _types(spec: AggregateSpec) -> Iterator[str]:
-    yield from (kind for _, kind in spec.read_types)
-    formulas = [measure.formula for measure in spec.measures] + ([spec.having] if spec.having else [])
-    yield from (kind for formula in formulas for call in formula.calls for kind in call.types)
+def _texts(spec: AggregateSpec, formulas: list[Formula], calls: list[Call]) -> list[str]:
+    """Return the texts of Spark SQL in a definition."""
+    return [
+        *(key.sql for key in spec.keys),
+        *filter(None, [spec.where]),
+        *(formula.fill(["x"] * len(formula.calls)) for formula in formulas),
+        *(arg for call in calls for arg in call.args if arg != "*"),
+        *filter(None, (text for call in calls for text in (call.where, call.order_by))),
+    ]
 
 
 def why_not_asked(text: str, *, is_query: bool) -> Iterator[str]:

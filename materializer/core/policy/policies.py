@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations
 from typing import Final, Literal, TypeAlias, cast
 
@@ -70,7 +71,13 @@ class Policy:
 
 def policies_of(spec: AggregateSpec) -> tuple[Policy, ...]:
     """Return the policies of a definition, the policy with the newest times first."""
-    return policies_in(spec.property_map)
+    return _policies_in(spec.properties)
+
+
+@lru_cache(1_024)
+def _policies_in(properties: tuple[tuple[str, str], ...]) -> tuple[Policy, ...]:
+    """Return what :func:`policies_in` returns; many definitions have the same properties."""
+    return policies_in(dict(properties))
 
 
 def policies_in(properties: Mapping[str, str]) -> tuple[Policy, ...]:

@@ -394,7 +394,10 @@ def past_clock(state: AggregateState, definition: Timed, version: int | None, no
         now: The *now* of the aggregate; None when it is not known.
     """
     grid = definition.grid
-    edge = POS_INF if now is None else clock_edge(latest_instant(now, grid), grid)
+    latest = None if now is None else latest_instant(now, grid)
+    if latest is None or state.extent_end <= latest:
+        return None
+    edge = clock_edge(latest, grid)
     if state.extent_end <= edge:
         return None
     extent = None
@@ -414,7 +417,9 @@ def _withheld(state: AggregateState) -> SpanSet:
     withheld = SpanSet()
     for e in state.ended:
         if e.outcome in ("done", "switched"):
-            withheld = (withheld - SpanSet.of(e.window)) | SpanSet.from_json(e.verdict.get("held", []))
+            held = e.verdict.get("held")
+            if withheld or held:
+                withheld = (withheld - SpanSet.of(e.window)) | SpanSet.from_json(held or [])
         elif e.verdict:
             withheld = withheld | SpanSet.of(e.window)
     return withheld
