@@ -11,6 +11,7 @@ from typing import Any
 
 from materializer.core.aggregates.decompose import decompose
 from materializer.core.aggregates.rollup import is_rollup
+from materializer.core.compiled.definition import SLICE, key_column
 from materializer.core.quality.canaries import COUNT
 from materializer.core.spec.spec import AggregateSpec
 from materializer.errors import NOTHING, DefinitionError, MaterializerError, Problem, RollupChangedError
@@ -99,13 +100,26 @@ def _why_not(before: AggregateSpec, now: AggregateSpec, columns: dict[str, Any])
     """Return why a roll-up cannot go on with what its parent has now, "" if it can."""
     for name, kind in before.read_types:
         if columns.get(name) != kind:
-            return f"its partials have no column `{name}` of type {kind}"
+            return f"it no longer has {_called(before, name, kind)}"
     try:
         was, new = decompose(before), decompose(now)
     except DefinitionError as exc:
         return exc.message
     is_same = (was.partials, was.finals, was.having) == (new.partials, new.finals, new.having)
     return "" if is_same else "the measures that are rolled up are computed otherwise"
+
+
+def _called(spec: AggregateSpec, column: str, kind: str) -> str:
+    """Return a column that a roll-up reads in the words of the definition over which it was applied."""
+    parent = spec.rolls_up
+    if parent is None or column == SLICE:
+        return f"buckets of type {kind}"
+    of_key = next((key.name for key in parent.keys if key_column(key.name) == column), None)
+    if of_key is not None:
+        return f"the key `{of_key}` of type {kind}"
+    made = ((m.name, decompose(replace(parent, measures=(m,))).partials) for m in parent.measures)
+    of_measure = next((name for name, partials in made if any(p.name == column for p in partials)), None)
+    return "the count of rows" if of_measure is None else f"what its measure `{of_measure}` was made of"
 
 
 def parents_of(state: AggregateState, root: str, states: States) -> list[AggregateState]:

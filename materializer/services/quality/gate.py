@@ -254,8 +254,10 @@ class Gate:
         aggregate = self.aggregate
         shown = "; ".join(f"{_suite_name(kind, audited[kind].verdict)}: {f.words()}" for kind, f in failed)
         buckets = spans_text(aggregate.definition.grid, plan.spans)
-        rows = sum(len(a.rows) for a in audited.values())
-        where = f"; {rows} failing rows are kept in {aggregate.paths['failing']}" if rows else ""
+        severities = [_severity(a.verdict, row.index, row.type) for a in audited.values() for row in a.rows]
+        rows, lesser = len(severities), sum(severity != Severity.CRITICAL for severity in severities)
+        mild = f" ({lesser} of them not critical)" if lesser else ""
+        where = f"; {rows} failing rows{mild} are kept in {aggregate.paths['failing']}" if rows else ""
         differed = SpanSet.union(span for found in self.sampled for span in found.differed)
         if differed:
             return self._differing(plan, differed, where, rows)

@@ -184,6 +184,7 @@ def test_a_rollup_refuses_a_parent_that_lacks_what_it_merges(tmp_path: Path, cha
         lake.opened.refresh("hours")
 
     assert "rollup.changed" == caught.value.code
+    assert "it no longer has what its measure `v` was made of" in caught.value.message
     assert "apply the definition of 'hours' again" in caught.value.hint
     assert before == lake.rows_of("hours")
     [status] = lake.opened.status("hours")
