@@ -86,8 +86,8 @@ def create_table(
     name: str,
     description: str = "",
     properties: Mapping[str, str] | None = None,
-) -> None:
-    """Create an empty table of ours.
+) -> str:
+    """Create an empty table of ours, and return its id.
 
     Args:
         path: Folder, which must not hold a table.
@@ -112,7 +112,7 @@ def create_table(
     with translated(path, "creating", wrote=NOT_COMMITTED):
         places.make_folder(path)
         try:
-            DeltaTable.create(
+            table = DeltaTable.create(
                 path,
                 shape,
                 mode="error",
@@ -126,6 +126,8 @@ def create_table(
         except CommitFailedError:
             if not is_begun(path) or read_commit(path, 0).user_metadata != mark:  # else only the answer was lost
                 raise
+            table = open_table(path)
+        return str(table.metadata().id)
 
 
 def append_rows(path: str, table: pa.Table, app_id: str, n: int, note: Mapping[str, Any]) -> CommitResult:

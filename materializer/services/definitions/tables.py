@@ -67,10 +67,11 @@ def create_tables(
     from materializer.lake.write.commit import create_table  # noqa: PLC0415 - Arrow, which nothing that only looks needs
 
     names = {"partials": (f"{spec.name}_partials", ""), "output": (spec.name, spec.comment)}
+    ids = {}
     for which, (name, comment) in names.items():
         description = f"materializer {which} {aggregate_id}" + (f": {comment}" if comment else "")
-        create_table(paths[which], schemas[which], name=name, description=description)
-    return {which: DeltaFolder.at(paths[which]).head().table_id for which in names}
+        ids[which] = create_table(paths[which], schemas[which], name=name, description=description)
+    return ids
 
 
 @contextmanager

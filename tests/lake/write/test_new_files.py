@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -31,6 +32,7 @@ from materializer.lake.write.commit import (
 from materializer.lake.write.new_files import OF_PLAN, new_files
 from materializer.lake.write.replace import append_files, replace_by_files, replace_spans
 from materializer.lake.write.vacuum import leftovers, remove
+from materializer.services.definitions.tables import create_tables
 from tests.lake.tables import HOUR, SCHEMA, rows_of, times_of
 
 APP = "materializer/1"
@@ -267,12 +269,32 @@ def test_a_table_whose_creation_was_not_answered_is_there(tmp_path: Path, monkey
         raise CommitFailedError("a version with this number exists already")
 
     monkeypatch.setattr(DeltaTable, "create", lost)
-    create_table(str(tmp_path / "ours"), SCHEMA, name="bars")
+    made = create_table(str(tmp_path / "ours"), SCHEMA, name="bars")
     monkeypatch.setattr(DeltaTable, "create", later)
     with pytest.raises(StorageError):
         create_table(str(tmp_path / "theirs"), SCHEMA, name="bars")
 
-    assert "bars" == DeltaTable(str(tmp_path / "ours")).metadata().name
+    assert ("bars", made) == ((found := DeltaTable(str(tmp_path / "ours")).metadata()).name, str(found.id))
+
+
+def test_a_table_that_was_created_is_not_opened_for_its_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    The library opens what it creates; thousands of definitions are applied at once, and their tables were opened twice.
+    """
+    real, opened = DeltaTable.__init__, []
+
+    def counted(table: DeltaTable, *args: Any, **named: Any) -> None:
+        opened.append(args[0] if args else named["table_uri"])
+        real(table, *args, **named)
+
+    monkeypatch.setattr(DeltaTable, "__init__", counted)
+    schemas = {"partials": [["slice", "timestamp"]], "output": [["at", "timestamp"]]}
+    paths = {which: str(tmp_path / which) for which in schemas}
+
+    made = create_tables(paths, cast("Any", SimpleNamespace(name="bars", comment="")), schemas, "an-id")
+
+    assert sorted(paths.values()) == sorted(map(str, opened))
+    assert made == {which: str(DeltaTable(path).metadata().id) for which, path in paths.items()}
 
 
 def test_the_log_of_new_files_does_not_grow(bars: str) -> None:
