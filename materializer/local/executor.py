@@ -9,13 +9,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from materializer.core.aggregates.layout import SIGN
-from materializer.core.compiled.bucket_sql import bucket_start_sql
+from materializer.core.compiled.bucket_sql import bucket_start_sql, clock_of_start
 from materializer.core.compiled.definition import SLICE, Definition, key_column
 from materializer.core.engines.work import ChangedKeys, Work, continues
 from materializer.core.refresh.plan import CAME, INSERTED, WENT, Merge, Plan, Recompute, Retract, RollUp
 from materializer.core.spec.table_names import quoted as spark_quoted
 from materializer.core.time.spans import Span, SpanSet
 from materializer.journal.events import SourceIdentity
+from materializer.local.clocks import CLOCK_COLUMNS, with_clock
 from materializer.local.finals import FEW_SPANS, compiled_text, finalise
 from materializer.local.kinds import BUG, NotLocal, bugs_left_to_spark, quoted
 from materializer.local.reading import LocalReader
@@ -390,11 +391,16 @@ class _Run:
         definition, forms = over or (self.definition, self.forms)
         time = spark_quoted(definition.spec.time_column)
         self.connection.register(f"all_{name}", rows)
-        near = inside.at_most(FEW_SPANS)
-        start = compiled_text(bucket_start_sql(definition.grid, time, near), forms.columns)
+        near, every = inside.at_most(FEW_SPANS), "*"
         groups = "".join(f", {sql} AS {_KEY}{i}" for i, sql in enumerate(forms.keys.values()))
         counting = f"SELECT * FROM all_{name} WHERE {forms.where or 'true'}"
-        grouped = f"SELECT *, {start} AS {_AT}{groups} FROM ({counting})"
+        if (clock := clock_of_start(definition.grid, time, near)) is None:
+            start = compiled_text(bucket_start_sql(definition.grid, time, near), forms.columns)
+        else:
+            micros, every = compiled_text(clock.micros, forms.columns), f"* EXCLUDE ({', '.join(CLOCK_COLUMNS)})"
+            counting = with_clock(self.connection, f"clock_{name}", counting, clock, micros)
+            start = compiled_text(clock.edge, CLOCK_COLUMNS)
+        grouped = f"SELECT {every}, {start} AS {_AT}{groups} FROM ({counting})"
         if of_groups:
             keys = (f"{_KEY}{i}" for i in range(len(forms.keys)))
             grouped = f"SELECT found.* FROM ({grouped}) AS found SEMI {_of_group(keys)}"

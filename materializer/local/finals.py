@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from materializer.core.compiled.bucket_sql import ends_sql
+from materializer.core.compiled.bucket_sql import clock_of_end, ends_sql
 from materializer.core.compiled.definition import SLICE, Definition, key_column
+from materializer.local.clocks import CLOCK_COLUMNS, with_clock
 from materializer.local.kinds import Kind, quoted
 
 if TYPE_CHECKING:
@@ -49,8 +50,12 @@ def finalise(
     spec = definition.spec
     stored = {SLICE: forms.partials[SLICE]}
     groups = {spec.bucket_start: quoted(SLICE)} if spec.bucket_start else {}
-    ends = ends_sql(spec, definition.grid, SLICE, spans.at_most(FEW_SPANS))
-    groups |= {name: compiled_text(sql, stored) for name, sql in ends.items()}
+    near = spans.at_most(FEW_SPANS)
+    clock = clock_of_end(definition.grid, SLICE, near) if spec.bucket_end or spec.bucket_time else None
+    if clock is not None:
+        parts = with_clock(connection, "clock_of_ends", parts, clock, compiled_text(clock.micros, stored))
+    ends = ends_sql(spec, definition.grid, SLICE, near, clock)
+    groups |= {name: compiled_text(sql, stored | CLOCK_COLUMNS) for name, sql in ends.items()}
     groups |= {key.name: quoted(key_column(key.name)) for key in spec.keys}
     taken = {name.lower() for name in forms.partials}
     named = "".join(f", {sql} AS {quoted(n)}" for n, sql in groups.items() if n.lower() not in taken)

@@ -7,13 +7,20 @@ import random
 import pyarrow as pa
 import pytest
 
-from materializer.core.compiled.bucket_sql import bucket_end_sql, bucket_start_sql, spans_sql
+from materializer.core.compiled.bucket_sql import (
+    bucket_end_sql,
+    bucket_start_sql,
+    clock_of_end,
+    clock_of_start,
+    spans_sql,
+)
 from materializer.core.spec.spec import Resolution, TimeType
 from materializer.core.time.grid import Grid, limits_of
 from materializer.core.time.instants import DAY, parse
 from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
 from materializer.lake.extent import instants_of
-from materializer.local.connection import connected
+from materializer.local.clocks import CLOCK_COLUMNS, with_clock
+from materializer.local.connection import Connection, connected
 from materializer.local.expressions import Scope, compiled
 from materializer.local.kinds import kind_of
 from tests.grids import FROM, STAMP, TO, ZONES, instants, make_grid
@@ -47,8 +54,33 @@ def assert_agrees(grid: Grid, low: int, high: int, inside: SpanSet) -> None:
     con = connected()
     con.register("rows", pa.table({"i": pa.array(ticks, pa.int64()), "t": times(ticks, time_type)}))
     sql = f"SELECT i, s, {end.sql} AS e FROM (SELECT i, t, {start.sql} AS s FROM rows) ORDER BY i"
-    found = con.sql(sql).to_arrow_table()
+    assert_same(grid, ticks, con.sql(sql).to_arrow_table())
 
+
+def assert_agrees_on_clock(grid: Grid, low: int, high: int, inside: SpanSet) -> None:
+    """Start and end that are looked up in joined changes of the clock are those of the grid; a null time has neither."""
+    ticks = instants(random.Random(1), grid, low, high, inside)
+    kind = kind_of(str(grid.time_type))
+    connection = Connection(connected())
+    connection.register(
+        "rows", pa.table({"i": pa.array([*ticks, None], pa.int64()), "t": times([*ticks, None], grid.time_type)})
+    )
+    rows = "SELECT * FROM rows"
+    for column, edge, of in (("t", "s", clock_of_start), ("s", "e", clock_of_end)):
+        clock = of(grid, column, inside)
+        assert clock is not None
+        joined = with_clock(connection, f"clock_{edge}", rows, clock, compiled(clock.micros, Scope({column: kind})).sql)
+        found = compiled(clock.edge, Scope(CLOCK_COLUMNS))
+        assert found.kind == kind
+        rows = f"SELECT * EXCLUDE ({', '.join(CLOCK_COLUMNS)}), {found.sql} AS {edge} FROM ({joined})"
+    table = connection.query(f"{rows} ORDER BY i NULLS LAST")
+    assert [None] * 4 == list(table.slice(len(ticks)).to_pylist()[0].values())
+    assert_same(grid, ticks, table.slice(0, len(ticks)))
+
+
+def assert_same(grid: Grid, ticks: list[int], found: pa.Table) -> None:
+    """The starts and ends that were found of ticks are those of the grid."""
+    time_type = grid.time_type
     assert found.num_rows == len(ticks) > 50
     most = limits_of(time_type).end - 1
     starts, ends = (instants_of(found[c], time_type).to_pylist() for c in "se")
@@ -97,6 +129,30 @@ def test_grids_in_zones(zone: str, width: str, offset: str | None, *, is_open: b
     some = [Span(parse(f"{y}-02-27T01:23:45", STAMP), parse(f"{y + 3}-11-05", STAMP)) for y in (1967, 1999, 2010, 2023)]
 
     assert_agrees(grid, FROM, TO, SpanSet.of(EVERYTHING) if is_open else SpanSet.union(some))
+
+
+@pytest.mark.parametrize(("zone", "width", "offset"), ZONES)
+def test_changes_of_a_clock_are_joined(zone: str, width: str, offset: str | None) -> None:
+    """
+    Rows of 380 years get their buckets from a table of the changes of the clock, where cases in a text would be too many.
+    """
+    grid = make_grid(width, zone=zone, offset=offset)
+    if clock_of_start(grid, "t", SpanSet.of(EVERYTHING)) is None:
+        assert_agrees(grid, FROM, TO, SpanSet.of(EVERYTHING))  # there are few cases
+        return
+
+    assert_agrees_on_clock(grid, FROM, TO, SpanSet.of(EVERYTHING))
+
+
+@pytest.mark.parametrize("resolution", [Resolution.S, Resolution.MS, Resolution.US, Resolution.NS])
+def test_changes_of_a_clock_are_joined_to_ticks(resolution: Resolution) -> None:
+    """
+    The changes are in microseconds, whatever a tick of the column is.
+    """
+    grid = make_grid("1 month", TimeType.BIGINT, "Europe/Berlin", resolution=resolution)
+    low, high = (parse(t, TimeType.BIGINT, resolution) for t in ("1990-01-01", "2190-01-01"))
+
+    assert_agrees_on_clock(grid, low, high, SpanSet.of(Span(low, high)))
 
 
 @pytest.mark.parametrize("resolution", [Resolution.S, Resolution.MS, Resolution.US, Resolution.NS])

@@ -27,6 +27,44 @@ _BIGINT: Final = Span(-(2**63), 2**63)
 _SUFFIX: Final = {TimeType.SMALLINT: "S", TimeType.INT: "", TimeType.BIGINT: "L"}
 
 
+CLOCK_MICROS: Final = "mz_clock_micros"
+"""The microsecond for which a clock is looked up."""
+CLOCK_EDGE: Final = "mz_clock_edge"
+"""The edge of its bucket in microseconds, where the clock jumps; else null."""
+CLOCK_SHIFT: Final = "mz_clock_shift"
+"""The shift of its bucket; null for a null time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """How the edge of a bucket is found by a table of the changes of a clock, where cases in a text would be too many.
+
+    Args:
+        micros: Text of the microsecond that is looked up.
+        changes: What holds from a microsecond on, in their order: that microsecond (the first holds before it, too), an edge or
+            None, and a shift. The changes become rows that are joined, with the columns :data:`CLOCK_EDGE` and :data:`CLOCK_SHIFT`.
+        edge: Text of the edge over these columns and :data:`CLOCK_MICROS`.
+    """
+
+    micros: str
+    changes: tuple[tuple[int, int | None, int], ...]
+    edge: str
+
+
+def clock_of_start(grid: Grid, time_sql: str, inside: SpanSet) -> Clock | None:
+    """Return how :func:`bucket_start_sql` is looked up, with the same arguments; None where the text has few cases."""
+    if not isinstance(grid, CalendarGrid):
+        return None
+    return _clock(_micros(f"({time_sql})", grid), _starts(grid, inside), partial(_start, grid), grid)
+
+
+def clock_of_end(grid: Grid, start_sql: str, inside: SpanSet) -> Clock | None:
+    """Return how :func:`bucket_end_sql` is looked up, with the same arguments; None where the text has few cases."""
+    if not isinstance(grid, CalendarGrid):
+        return None
+    return _clock(_micros(f"({start_sql})", grid), _ends(grid, inside), partial(_end, grid), grid)
+
+
 def bucket_start_sql(grid: Grid, time_sql: str, inside: SpanSet) -> str:
     """Return the start of the bucket of a time, in the time's own type; null for null.
 
@@ -45,9 +83,7 @@ def bucket_start_sql(grid: Grid, time_sql: str, inside: SpanSet) -> str:
             units = _units(time, grid.time_type)
             return _typed(f"{units} - {_above(units, f'{grid.phase}L', grid.width)}", grid.time_type)
         case CalendarGrid():
-            micros = _micros(time, grid)
-            cases = [_Case.of(grid, p, p.bucket.start if p.bucket else None) for p in _pieces(grid, inside)]
-            return _from_micros(_chosen(micros, cases, partial(_start, grid)), grid)
+            return _from_micros(_chosen(_micros(time, grid), _starts(grid, inside), partial(_start, grid)), grid)
         case _:
             msg = f"no SQL for {grid!r}"
             raise TypeError(msg)
@@ -75,23 +111,30 @@ def bucket_end_sql(grid: Grid, start_sql: str, inside: SpanSet) -> str:
         case FixedGrid():
             return _typed(f"{_units(start, grid.time_type)} + {grid.width}L", grid.time_type)
         case CalendarGrid():
-            micros = _micros(start, grid)
-            pieces = _pieces(grid, grid.cover_set(inside))
-            cases = [_Case.of(grid, p, p.bucket.end if p.bucket else None) for p in pieces]
-            return _from_micros(_chosen(micros, cases, partial(_end, grid)), grid)
+            return _from_micros(_chosen(_micros(start, grid), _ends(grid, inside), partial(_end, grid)), grid)
         case _:
             msg = f"no SQL for {grid!r}"
             raise TypeError(msg)
 
 
-def ends_sql(spec: AggregateSpec, grid: Grid, start_sql: str, inside: SpanSet) -> dict[str, str]:
-    """Return the end and the last instant of a bucket, as :func:`bucket_end_sql` does, by the output columns that a definition has for them."""
-    found = {}
-    if spec.bucket_end:
-        found[spec.bucket_end] = bucket_end_sql(grid, start_sql, inside)
+def ends_sql(
+    spec: AggregateSpec, grid: Grid, start_sql: str, inside: SpanSet, clock: Clock | None = None
+) -> dict[str, str]:
+    """Return the end and the last instant of a bucket, as :func:`bucket_end_sql` does, by the output columns that a definition has for them.
+
+    Args:
+        spec: The definition.
+        grid: As for :func:`bucket_end_sql`, as the next two are.
+        start_sql: The start of the bucket.
+        inside: Spans around it.
+        clock: What the end is looked up in; None for a text with cases.
+    """
+    if not spec.bucket_end and not spec.bucket_time:
+        return {}
+    end = bucket_end_sql(grid, start_sql, inside) if clock is None else clock.edge
+    found = {spec.bucket_end: end} if spec.bucket_end else {}
     if spec.bucket_time:
-        end = _units(f"({bucket_end_sql(grid, start_sql, inside)})", grid.time_type)
-        found[spec.bucket_time] = _typed(f"{end} - 1L", grid.time_type)
+        found[spec.bucket_time] = _typed(f"{_units(f'({end})', grid.time_type)} - 1L", grid.time_type)
     return found
 
 
@@ -246,6 +289,10 @@ class _Case:
     value: int | None
     shift: int
 
+    def goes_on(self, before: _Case) -> bool:
+        """Return whether the case before it says the same."""
+        return (self.value, self.shift) == (before.value, before.shift)
+
     @classmethod
     def of(cls, grid: CalendarGrid, piece: OffsetRule, value: int | None) -> _Case:
         start = piece.start + grid.delay
@@ -257,6 +304,22 @@ class _Case:
                 return cls(start, None, (phase - piece.offset + grid.delay) % width)
             case MonthLattice(shift=shift):
                 return cls(start, None, piece.offset - grid.delay - shift)
+
+
+def _starts(grid: CalendarGrid, inside: SpanSet) -> list[_Case]:
+    return [_Case.of(grid, p, p.bucket.start if p.bucket else None) for p in _pieces(grid, inside)]
+
+
+def _ends(grid: CalendarGrid, inside: SpanSet) -> list[_Case]:
+    return [_Case.of(grid, p, p.bucket.end if p.bucket else None) for p in _pieces(grid, grid.cover_set(inside))]
+
+
+def _clock(micros: str, cases: list[_Case], formula: Callable[[str, str], str], grid: CalendarGrid) -> Clock | None:
+    cases = [c for c, before in zip(cases, [None, *cases], strict=False) if before is None or not c.goes_on(before)]
+    if len(cases) <= MOST_CASES:
+        return None
+    edge = _from_micros(f"coalesce({CLOCK_EDGE}, {formula(CLOCK_MICROS, CLOCK_SHIFT)})", grid)
+    return Clock(micros, tuple((c.start, c.value, c.shift) for c in cases), edge)
 
 
 def _start(grid: CalendarGrid, micros: str, shift: str) -> str:

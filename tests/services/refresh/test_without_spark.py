@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from deltalake import DeltaTable
@@ -47,6 +48,33 @@ def test_a_lake_is_kept_true_without_spark(tmp_path: Path) -> None:
     reports = [run.report for done in (first, late, changed) for run in done.runs]
     assert {("local", 0)} == {(report.executor, report.jobs) for report in reports}
     assert ["merge"] == [run.report.strategy for run in late.runs]
+
+
+@pytest.mark.parametrize("width", ["1 day", "1 month"])
+def test_a_hundred_years_of_a_clock_that_jumps(tmp_path: Path, width: str) -> None:
+    """
+    Rows from 1930 to 2030 lie in the local days and months of Berlin, late ones too, and the text of no query grows with the years.
+    """
+    zone, lake = ZoneInfo("Europe/Berlin"), LocalLake(tmp_path)
+    begin = datetime(1930, 1, 1, tzinfo=UTC)
+    times = [begin + timedelta(hours=h, microseconds=h % 2) for h in range(0, 876_000, 1_009)]
+    rows = [(round(t.timestamp()) * 1_000_000 + t.microsecond, n % 7) for n, t in enumerate(times)]
+    lake.add(*rows[:700])
+    lake.apply(view("local", each(width, "Europe/Berlin"), measure="sum(v) AS v, count(*) AS n"))
+    lake.opened.refresh("local")
+    lake.add(*rows[700:])
+    [run] = lake.opened.refresh("local").runs
+
+    found: dict[datetime, list[int]] = {}
+    for instant, value in rows:
+        local = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=instant)).astimezone(zone)
+        start = local.replace(
+            day=local.day if width == "1 day" else 1, hour=0, minute=0, second=0, microsecond=0, fold=0
+        )
+        sums = found.setdefault(start.astimezone(UTC), [0, 0])
+        sums[0], sums[1] = sums[0] + value, sums[1] + 1
+    assert [{"at": at, "v": v, "n": n} for at, (v, n) in sorted(found.items())] == lake.rows_of("local")
+    assert "local" == run.report.executor
 
 
 @pytest.mark.parametrize(
