@@ -136,7 +136,8 @@ def _feed(table: DeltaTable, path: str, run: Sequence[Commit], columns: Sequence
     if rows is not None:
         return rows
     first, last = run[0].version, run[-1].version
-    feed = table.load_cdf(starting_version=first, ending_version=last, columns=wanted)
+    named = ['"' + name.replace('"', '""') + '"' for name in wanted]  # the library reads each as SQL
+    feed = table.load_cdf(starting_version=first, ending_version=last, columns=named)
     rows = plain(pa.RecordBatchReader.from_stream(feed).read_all())  # pa.table() would import pandas
     return _of_versions(rows, range(first, last + 1), {c.version for c in run})
 

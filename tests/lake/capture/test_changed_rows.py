@@ -188,3 +188,16 @@ def test_a_command_asks_once_what_the_library_misreads(tmp_path: Path) -> None:
         again = calls_of(lambda: why_misread(path, 0, run, schema, ["ts", "v"]))
 
     assert again < many < first
+
+
+def test_columns_with_any_name_are_read(tmp_path: Path) -> None:
+    """
+    The library reads the name of a column as SQL, in which `Shop-Name` is a difference and `Order ID` has an alias.
+    """
+    path = str(tmp_path / "raw")
+    names = ["Shop-Name", "Order ID", "weight.kg", "amount €", "select", 'a "quoted" one', "Sym", "ordered@"]
+    rows = pa.table({name: pa.array([place]) for place, name in enumerate(names)})
+    write_deltalake(path, rows, configuration={"delta.enableChangeDataFeed": "true"})
+    write_deltalake(path, rows, mode="append")
+
+    assert read(path, 0, 1, names) == {(*range(len(names)), "insert", 1): 1}
