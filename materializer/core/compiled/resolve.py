@@ -30,11 +30,11 @@ def resolve(spec: AggregateSpec, schema: Sequence[tuple[str, str]]) -> Aggregate
     Raises:
         DefinitionError: If a column is missing, the time column cannot be divided as declared, or the sequence has no order.
     """
-    columns = {name.lower(): (name, kind.lower()) for name, kind in schema}
+    columns = {name.lower(): (name, kind) for name, kind in schema}
     problems = _missing(spec, columns)
     problems += [] if spec.time_type else _quoted_names(spec, columns)
     kind = columns.get(spec.time_column.lower(), ("", ""))[1]
-    time_type = _time_type(kind)
+    time_type = _time_type(kind.lower())
     if kind and time_type is None:
         message = f"{spec.name}: the time column `{spec.time_column}` has type {kind}"
         problems.append(Problem("definition.time-type", message, _time_hint(kind), about=spec.time_column))
@@ -58,6 +58,16 @@ def resolve(spec: AggregateSpec, schema: Sequence[tuple[str, str]]) -> Aggregate
         reads=tuple(name for name, _ in found),
         read_types=tuple(found),
     )
+
+
+def is_same_type(one: str | None, other: str) -> bool:
+    """Return whether a column kept its type, whatever the case of the fields of a struct: Spark reads them in any, and 0.1.0 stored small letters.
+
+    Examples:
+        >>> is_same_type("struct<land:string>", "struct<Land:string>"), is_same_type(None, "int")
+        (True, False)
+    """
+    return one is not None and one.lower() == other.lower()
 
 
 def _missing(spec: AggregateSpec, columns: dict[str, tuple[str, str]]) -> list[Problem]:

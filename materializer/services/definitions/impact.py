@@ -10,6 +10,7 @@ from materializer.core.aggregates.decompose import decompose
 from materializer.core.aggregates.parts import normalised
 from materializer.core.compiled.definition import SLICE
 from materializer.core.compiled.fingerprint import data_fingerprint
+from materializer.core.compiled.resolve import is_same_type
 from materializer.core.spec.spec import AggregateSpec, TimeType
 from materializer.core.time.grid import build as grid_of
 from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
@@ -38,7 +39,7 @@ def is_same(
     return (
         is_same_table(source, existing)
         and data_fingerprint(replace(spec, source=old.source)) == data_fingerprint(old)
-        and all(types.get(name.lower()) == kind for name, kind in old.read_types)
+        and all(is_same_type(types.get(name.lower()), kind) for name, kind in old.read_types)
         and folder.head().version >= existing.cursor
         and (old.is_engine or decompose(old) == decompose(old, {str(name) for name, _ in existing.schemas["partials"]}))
     )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from materializer.core.aggregates.decompose import decompose
 from materializer.core.aggregates.parts import column_of
 from materializer.core.aggregates.rollup import calls_of
-from materializer.core.compiled.resolve import resolve
+from materializer.core.compiled.resolve import is_same_type, resolve
 from materializer.core.refresh.invalidation import Cause, Entry
 from materializer.core.spec.spec import AggregateSpec
 from materializer.core.spec.widening import is_wider
@@ -65,7 +65,9 @@ def wider_columns(state: AggregateState) -> list[tuple[str, str, str]]:
         return []
     now = {name.lower(): kind for name, kind in DeltaFolder.at(state.source.path).schema()}
     changed = [
-        (name, kind, now.get(name.lower(), "")) for name, kind in spec.read_types if now.get(name.lower()) != kind
+        (name, kind, now.get(name.lower(), ""))
+        for name, kind in spec.read_types
+        if not is_same_type(now.get(name.lower()), kind)
     ]
     return changed if all(is_wider(found, before) for _, before, found in changed) else []
 

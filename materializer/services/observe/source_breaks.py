@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from materializer.core.compiled.resolve import is_same_type
 from materializer.core.spec.widening import is_wider
 from materializer.errors import SourceSchemaChangedError
 from materializer.journal.state import AggregateState, spec_of
@@ -109,7 +110,7 @@ def misfits(state: AggregateState) -> Iterator[Misfit]:
     now = {name.lower(): kind for name, kind in DeltaFolder.at(state.source.path).schema()}
     for name, kind in spec_of(state).read_types:
         found = now.get(name.lower())
-        if found != kind:
+        if not is_same_type(found, kind):
             other = now_called(state, name) if found is None else None
             gone = "is gone" if other is None else f"is called '{other}' now"
             yield Misfit(name, kind, found, gone if found is None else f"is {found} now")
