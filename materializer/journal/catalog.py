@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from materializer.core.codec import as_json, from_json
 from materializer.lake import places
+from materializer.lake.hostile import content_beside
 from materializer.lake.log import commit_file, tail
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def write(root: str | Path, view: View, commit: places.Identity) -> set[str]:
     changed: set[str] | None = None
     if places.is_local(file):  # on a store, to look costs what writing does
         with suppress(*_UNUSABLE):
-            header, lines = _parts(places.read(file))
+            header, lines = _parts(content_beside(file))
             changed = _changed_since(root, header)
     if changed is not None and not changed:
         return changed
@@ -131,7 +132,7 @@ def write(root: str | Path, view: View, commit: places.Identity) -> set[str]:
 def read(root: str | Path) -> list[Listed] | None:
     """Return the list that was written, or None when the journal may have changed it since."""
     with suppress(*_UNUSABLE):
-        header, lines = _parts(places.read(f"{root}/{_FILE}"))
+        header, lines = _parts(content_beside(f"{root}/{_FILE}"))
         if _changed_since(root, header) != set():
             return None
         rows = [from_json(Listed, json.loads(line.partition(" ")[2])) for line in lines.values()]

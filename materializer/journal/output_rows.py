@@ -17,6 +17,7 @@ from materializer.errors import MaterializerError
 from materializer.journal.state import AggregateState
 from materializer.journal.view import View
 from materializer.lake import places
+from materializer.lake.hostile import content_beside
 from materializer.lake.log import tail
 from materializer.lake.table import DeltaFolder
 
@@ -56,8 +57,8 @@ def read(root: str) -> dict[str, OutputRows]:
     """Return what was noted, by the id of the aggregate; nothing without a file that can be read."""
     if not places.is_local(root):
         return {}
-    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        data = json.loads(places.read(f"{root}/{_FILE}"))
+    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError):
+        data = json.loads(content_beside(f"{root}/{_FILE}"))
         if data["format"] == _FORMAT:
             return {str(key): _read(*each) for key, each in data["outputs"].items()}
     return {}
@@ -88,8 +89,10 @@ def _rows_of(state: AggregateState, root: str) -> OutputRows | None:
 
 
 def _read(rows: int, written_n: int, output: tuple[int, Any], partials: tuple[int, Any]) -> OutputRows:
-    commits = [(int(version), tuple(commit)) for version, commit in (output, partials)]
-    return OutputRows(int(rows), int(written_n), *commits)
+    commits = [(version, tuple(commit)) for version, commit in (output, partials)]
+    if not all(type(each) is int and 0 <= each < 1 << 63 for each in (rows, written_n, *(v for v, _ in commits))):
+        raise ValueError("it does not say how many")
+    return OutputRows(rows, written_n, *commits)
 
 
 def _partials(state: AggregateState, root: str) -> str:

@@ -22,6 +22,8 @@ MOST_DEPTH: Final = 5_000
 """Brackets of a line or of statistics that may be open at once. A library's parser passed 20,000 of them; 100,000 ended the process."""
 MOST_BYTES: Final = 1 << 30
 """Bytes that a file of a log may have: those of a commit that adds about two million files."""
+MOST_BESIDE: Final = 1 << 28
+"""Bytes that a file beside our tables may have: those of the list of about a million aggregates."""
 _FILE: Final = re.compile(r"file:(?://[^/]*)?(?=/)", re.IGNORECASE)
 """What stands before the path of a file in its address: `file:///…` as a library writes it, `file:/…` as Hadoop does."""
 _LEAST: Final = 2 * MOST_DEPTH
@@ -84,6 +86,23 @@ def refuse_irregular(table: str, names: Iterable[str]) -> None:
             raise SourceDamagedError(
                 f"'{name}' of the table at '{table}' is no regular file", hint=_HINT, wrote=NOTHING
             )
+
+
+def content_beside(place: str) -> bytes:
+    """Return the content of a file of ours beside our tables, which may have been replaced by whoever writes there.
+
+    Args:
+        place: A file of at most :data:`MOST_BESIDE` bytes.
+
+    Raises:
+        FileNotFoundError: If there is none.
+        ValueError: If it is a link, a pipe, a device or a folder, or larger.
+    """
+    if places.is_local(place):
+        found = Path(place).lstat()
+        if not stat.S_ISREG(found.st_mode) or found.st_size > MOST_BESIDE:
+            raise ValueError(f"'{place}' is not what is written there")
+    return places.read(place)
 
 
 def endless(folder: str, names: Iterable[str]) -> str:

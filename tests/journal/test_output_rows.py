@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -111,3 +112,29 @@ def test_few_aggregates_need_no_file(tmp_path: Path) -> None:
     world.works("refresh hourly")
 
     assert not (tmp_path / FILE).exists()
+
+
+@pytest.mark.parametrize("what", ["pipe", "link", "folder", "infinity", "text", "negative", "huge", "boolean"])
+def test_what_is_no_such_file_is_ignored(world: World, what: str) -> None:
+    """
+    Whoever can write to the lake can put something else there: nothing hangs, nothing outside is read, and no lie is shown.
+    """
+    file, kept = world.root / FILE, world.root / "kept.json"
+    lies = {"infinity": "Infinity", "text": '"9"', "negative": "-5", "huge": "9" * 40, "boolean": "true"}
+    text = file.read_text()
+    file.unlink()
+    if what == "pipe":
+        os.mkfifo(file)
+    elif what == "link":
+        kept.write_text(text)
+        file.symlink_to(kept)
+    elif what == "folder":
+        file.mkdir()
+    else:
+        assert "[50, " in text
+        file.write_text(text.replace("[50, ", f"[{lies[what]}, ", 1))
+
+    assert {} == output_rows.read(str(world.root))
+    world.works("status")
+    world.add([53])
+    world.works("refresh hourly")

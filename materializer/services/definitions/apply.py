@@ -22,11 +22,9 @@ from materializer.core.quality.library import Library
 from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.spans import NEG_INF
 from materializer.errors import (
-    NOTHING,
     AmbiguousNameError,
     CatalogManagedError,
     DefinitionError,
-    ForeignTableError,
     MaterializerError,
     NotADeltaTableError,
     Problem,
@@ -48,7 +46,7 @@ from materializer.services.definitions.changes import CheckedDefinition, Definit
 from materializer.services.definitions.refusals import refuse_policies, refuse_unstorable
 from materializer.services.definitions.repeated import Repeated
 from materializer.services.definitions.sources import missing_feed, named_in, resolve_source
-from materializer.services.definitions.tables import create_tables, types_of, was_dropped
+from materializer.services.definitions.tables import create_tables, refuse_taken, taken, types_of
 
 if TYPE_CHECKING:
     from materializer.spark.run.spark import Spark
@@ -364,14 +362,7 @@ class Definitions:
             try:
                 places.make_new_folder(folder)  # of two processes one makes it, and only that one may remove it again
             except FileExistsError:
-                hint = (
-                    "take it over with 'materializer repair --definitions FILE' (its journal was lost, or an apply was "
-                )
-                hint += "interrupted), move or remove it, or choose another name"
-                if was_dropped(self._root, spec.name, self._journal.view()):
-                    hint = f"run 'materializer drop {spec.name} --yes' again: a drop was interrupted"
-                msg = f"the folder {folder} exists, but no aggregate '{spec.name}' is known to this lake"
-                raise ForeignTableError(msg, hint=hint, wrote=NOTHING) from None
+                raise taken(self._root, spec.name, self._journal) from None
         try:
             defined = self._defined(prepared, data_version, aggregate_id)
             self._checkpoint("apply_journal")
@@ -384,9 +375,7 @@ class Definitions:
     def _make_known(self, prepared: CheckedDefinition, defined: Defined, aggregate_id: str) -> None:
         def decide(view: View) -> list[tuple[str, Event]]:
             prepared.refuse_orphan(view)
-            if view.find(defined.name) is not None:
-                message = f"{defined.name}: an aggregate of that name was created a moment ago by another process"
-                raise DefinitionError([Problem("definition.name-taken", message, "")])
+            refuse_taken(defined.name, view)
             return [(aggregate_id, defined)]
 
         self._journal.transact(decide)

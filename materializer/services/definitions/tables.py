@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from materializer.config import Config
 from materializer.core.compiled.definition import SLICE, key_column
 from materializer.core.spec.spec import AggregateSpec
-from materializer.errors import NOTHING, MaterializerError
+from materializer.errors import NOTHING, DefinitionError, ForeignTableError, MaterializerError, Problem
 from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState
 from materializer.journal.view import View
@@ -18,6 +19,9 @@ from materializer.lake.failures import translated
 from materializer.lake.table import DeltaFolder
 from materializer.services.aggregate import refuse_links
 
+LOOKS: Final = 10
+BETWEEN_LOOKS: Final = 0.1
+"""How often the journal is looked at, and after how many seconds, for an aggregate that another process may be creating."""
 _MARK: Final = "_dropped"
 """File in the folder of an aggregate, with its id: the aggregate is being dropped, or was."""
 
@@ -72,6 +76,32 @@ def create_tables(
         description = f"materializer {which} {aggregate_id}" + (f": {comment}" if comment else "")
         ids[which] = create_table(paths[which], schemas[which], name=name, description=description)
     return ids
+
+
+def refuse_taken(name: str, view: View) -> None:
+    """Refuse the name of a new aggregate that another process has made known meanwhile."""
+    if view.find(name) is not None:
+        message = f"{name}: an aggregate of that name was created a moment ago by another process"
+        raise DefinitionError([Problem("definition.name-taken", message, "run the same command again")])
+
+
+def taken(root: str, name: str, journal: Journal) -> ForeignTableError:
+    """Return the error for a new aggregate whose folder exists.
+
+    Raises:
+        DefinitionError: If it was another process that made the folder, which makes the aggregate known a moment later.
+    """
+    for _ in range(LOOKS):
+        refuse_taken(name, journal.view())
+        time.sleep(BETWEEN_LOOKS)
+    hint = (
+        "run the same command again if another apply runs at this moment. Else take the folder over with 'materializer repair "
+        "--definitions FILE' (its journal was lost, or an apply was interrupted), move or remove it, or choose another name"
+    )
+    if was_dropped(root, name, journal.view()):
+        hint = f"run 'materializer drop {name} --yes' again: a drop was interrupted"
+    msg = f"the folder {root}/{name} exists, but no aggregate '{name}' is known to this lake"
+    return ForeignTableError(msg, hint=hint, wrote=NOTHING)
 
 
 @contextmanager

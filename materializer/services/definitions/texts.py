@@ -170,7 +170,7 @@ def _texts(item: str | Path | AggregateSpec) -> Sequence[tuple[str | AggregateSp
             files = [f"{path}/{name}" for name in names]
         if not files or not places.exists(files[0]):
             raise UsageError(f"there is no definition file at {path}", hint="give a .sql file or a folder of them")
-        return [(places.read(f).decode(), f) for f in files]
+        return [(places.read(f).decode("utf-8-sig"), f) for f in files]
     except (OSError, UnicodeDecodeError) as exc:
         if isinstance(exc, OSError) and not places.is_local(path):
             raise failure(path, "reading", exc) from exc
