@@ -15,6 +15,7 @@ from materializer.core.language.engine_define import ROWS, define_engine
 from materializer.core.language.selection import Item, group_expressions, group_pieces, item_of
 from materializer.core.language.statement import EngineDraft
 from materializer.core.spec.spec import AggregateSpec
+from materializer.core.spec.table_names import quoted
 from materializer.core.sql.time_bucket import refuse_interval
 from materializer.core.sql.tokens import Fragment, Refused, string_value, words
 from materializer.errors import DefinitionError, Problem
@@ -97,7 +98,7 @@ def engine_of_draft(
             draft.name,
             draft.source.name,
             engine=draft.engine,
-            time=parts.time,
+            time=parts.time if any(sign in parts.time for sign in "`(") else quoted(parts.time),
             keys=parts.keys,
             measures=parts.measures,
             where=where.text if where is not None else None,
@@ -150,7 +151,8 @@ def _grouped(draft: EngineDraft, group: Sequence[Fragment], parts: _Parts) -> li
         if words(piece.tokens[:2]) in ("WINDOW (", "SESSION_WINDOW ("):
             parts.window = piece.normal
             column, *lengths = piece.part(2, piece.closing(1)).split()
-            parts.time = column.tokens[-1].text if column.tokens else parts.time
+            is_name = len(column) == 1 or (len(column) == 3 and words(column.tokens[1:2]) == ".")
+            parts.time = quoted(column.tokens[-1].text) if is_name else column.text or parts.time
             for length in lengths:
                 refuse_interval(length, piece.tokens[0].text.lower())
             for name, length in zip(_SIZES.get(draft.engine, ("", "")), lengths, strict=False):

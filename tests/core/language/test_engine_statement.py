@@ -8,6 +8,10 @@ from materializer.core.language.parse import parse_definitions
 from materializer.errors import DefinitionError
 
 CALL = "session_window(ts, '30 minutes')"
+HOPPING = (
+    "CREATE MATERIALIZED VIEW v TBLPROPERTIES ('engine' = 'hopping_window', 'time' = '{}', 'end' = 'till', 'period' = '1 hour', 'duration' = '1 hour') "
+    "AS SELECT k, count(*) AS n FROM t GROUP BY k"
+)
 TEXT = "CREATE MATERIALIZED VIEW v AS SELECT {} AS w, k, count(*) AS n FROM t GROUP BY {}"
 
 
@@ -44,3 +48,17 @@ def test_a_window_has_two_fields() -> None:
     """
     with pytest.raises(DefinitionError, match="a start and an end"):
         parse_definitions(TEXT.format("session_window.begin", f"{CALL}, k"))
+
+
+@pytest.mark.parametrize("name", ["ordered@", "Order Time", "order-time", "a.b", "select"])
+@pytest.mark.parametrize("engine", ["session_window", "hopping_window"])
+def test_the_time_may_have_any_name(name: str, engine: str) -> None:
+    """
+    In a call it stands in backticks, in the property as it is.
+    """
+    call = f"session_window(`{name}`, '30 minutes')" if engine == "session_window" else ""
+    text = TEXT.format(call, f"{call}, k") if call else HOPPING.format(name)
+
+    [spec] = parse_definitions(text)
+
+    assert (engine, name) == (spec.engine, spec.time_column)
