@@ -439,6 +439,12 @@ def _gate(world: World, _: pytest.MonkeyPatch) -> None:
     hint = world.fails("refresh hourly", "quality.gate")
     assert "--publish-anyway REASON" in hint.text
     world.works("refresh hourly --publish-anyway 'known'")
+    world.apply(view("hourly", each("2 hours")))
+    world.works("build hourly --publish-anyway 'known'")
+    world.add([47])
+    hint = world.fails("rollback hourly", "quality.gate")
+    assert "--publish-anyway REASON" in hint.text
+    world.works("rollback hourly --publish-anyway 'known'")
 
 
 @of("quality.check", by_spark=True)

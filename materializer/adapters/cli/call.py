@@ -145,6 +145,10 @@ class CommandCall:
         names = self.lake.names()
         for error in [] if names else self.lake.unusable():
             raise error
+        if not names:
+            from materializer.adapters.cli.render.status import StatusResult
+
+            self.output.announce(StatusResult(()))
         return names
 
     def close(self) -> int:

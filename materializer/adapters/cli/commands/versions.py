@@ -62,12 +62,19 @@ def switch(call: CommandCall, name: Name) -> None:
     call.show(SwitchResult(call.lake.switch(name)))
 
 
-def rollback(call: CommandCall, name: Name, *, back: Back = 1, no_switch: NoSwitch = False) -> None:
+def rollback(
+    call: CommandCall,
+    name: Name,
+    *,
+    back: Back = 1,
+    no_switch: NoSwitch = False,
+    publish_anyway: PublishAnyway = "",
+) -> None:
     """Bring a previous version of an aggregate up to date from its kept partials, and publish it again."""
     from materializer.adapters.cli.render.build import BuildResult
 
     call.lake.rollback(name, back=back)
-    call.show(BuildResult(build_one(call, name, switch=not no_switch)))
+    call.show(BuildResult(build_one(call, name, switch=not no_switch, publish_anyway=publish_anyway)))
 
 
 def abandon(call: CommandCall, name: Name) -> None:
