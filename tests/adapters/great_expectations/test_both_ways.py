@@ -27,7 +27,6 @@ from tests.adapters.great_expectations.cases import BAD, GOOD, asked_both_ways, 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytest.importorskip("great_expectations", reason="needs the extra `quality`")
 pytestmark = pytest.mark.quality
 SLOW = pytest.mark.slow
 

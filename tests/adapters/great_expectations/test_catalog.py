@@ -8,7 +8,6 @@ import pytest
 
 from materializer.core.quality.catalog import KNOWN, Domain
 
-pytest.importorskip("great_expectations", reason="needs the extra `quality`")
 pytestmark = pytest.mark.quality
 
 OF_ALL = {

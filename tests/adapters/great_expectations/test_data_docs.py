@@ -15,7 +15,6 @@ from tests.system.builders import Site
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytest.importorskip("great_expectations", reason="needs the extra `quality`")
 pytestmark = pytest.mark.quality
 
 EXPECTATIONS = [
