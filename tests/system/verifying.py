@@ -29,6 +29,11 @@ def expect_equal(lake: Materializer, name: str) -> None:
         assert report.is_equal, (report.examples, repeated())
 
 
+def is_turn(name: str, at: int, among: int) -> bool:
+    """Return whether `verify` is asked about *name* after change *at* of *among*: in a run after one, drawn by its seed; in the shards after each."""
+    return drawn.is_all() or drawn.turn(name) % among == at
+
+
 def repeated() -> str:
     """Return how a difference is met again."""
     return f"with {drawn.ALL}=1 every run of this test asks"
