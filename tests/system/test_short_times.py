@@ -7,6 +7,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 
+from tests.system import verifying
 from tests.system.builders import Site
 
 ENGINES: Final = {
@@ -55,7 +56,10 @@ def test_they_are_computed_as_over_bigint(site: Site, kind: str, engine: str, wi
         site.lake.refresh(view)
         table.write(rows(least + 1, (3, 8), (-7, 0)))
         site.lake.refresh(view)
-        assert site.lake.verify(view).is_equal
+        if name == "short":
+            assert site.lake.verify(view).is_equal
+        else:  # its rows are compared with those of the other
+            verifying.expect_equal(site.lake, view)
         found.append(sorted([row | {"slice": max(row["slice"], least)} for row in site.records(view)], key=str))
 
     assert found[0] == found[1]
