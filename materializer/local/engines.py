@@ -26,9 +26,9 @@ from materializer.local.forms import TOUCHED as _TOUCHED
 from materializer.local.forms import Forms, joined_query, results_query
 from materializer.local.kinds import BIGINT, NotLocal, quoted
 from materializer.local.render import rendered
-from materializer.local.windows import Windows
 
 if TYPE_CHECKING:
+    from materializer.core.query.nodes import Query
     from materializer.local.reading import LocalReader
 
 _FAR: Final = 2**62
@@ -183,12 +183,12 @@ class Results:
             inside = f"coalesce(s.w_start < p.stop, false) AS {_TOUCHED}"
             placed = f"SELECT s.*, p.{PART}, p.{KNOWN}, {inside} FROM ({stored}) s ASOF LEFT JOIN {_PARTS} p ON {at}"
             self.connection.register(_PLACED, self.connection.query(placed))
-        if work.added_after is None:
-            query = results_query(self.definition, self.forms.columns, work.at)
-        elif (query := joined_query(self.definition, self.forms, work.at)) is None:
+        query: Query | None = results_query(self.definition, self.forms.columns, work.at)
+        if work.added_after is not None:
+            query = joined_query(self.definition, self.forms, work.at)
+        if query is None:
             raise NotLocal("results that take no added rows")
-        found = rendered(query).sql if query else Windows(self.definition, self.forms, work.at).results(_RAW)
-        new, columns = self._stored(found), ", ".join(map(quoted, self.forms.partials))
+        new, columns = self._stored(rendered(query).sql), ", ".join(map(quoted, self.forms.partials))
         if work.parts is not None:
             mine = f"n.{PART} = p.{PART} AND n.w_start >= p.start AND n.w_start < p.stop"
             new = f"SELECT n.* FROM ({new}) n SEMI JOIN {_PARTS} p ON {mine}"

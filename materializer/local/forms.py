@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from materializer.core.aggregates.layout import SIGN
@@ -48,39 +48,6 @@ STORED: Final = "mz_placed"
 """Stored results, each with its part."""
 TOUCHED: Final = "mz_touched"
 """Whether a stored result is computed anew."""
-ENGINES: Final = frozenset(
-    {
-        "compressed_hopping_window",
-        "count_window",
-        "event_time_window",
-        "hopping_window",
-        "session_window",
-        "snapshot_window",
-        "time_series",
-    }
-)
-"""The engines that have local forms."""
-RESULT: Final = (
-    *("w_start", "w_end", "label"),
-    *("n", "first_t", "last_t"),
-    *("is_final", "is_shown", "revision"),
-)
-"""The stored columns of a result of an engine beside slice, keys and measures."""
-
-
-@dataclass(frozen=True, slots=True)
-class PaneForms:
-    """What an engine runs whose windows are made of panes that they share.
-
-    Args:
-        builds: Aggregate over source rows of each partial of a pane.
-        merges: Aggregate over panes of each partial of a window.
-        finals: Expression over the partials of a window of each measure.
-    """
-
-    builds: dict[str, str]
-    merges: dict[str, str]
-    finals: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +59,11 @@ class Forms:
         partials: Type of each column of the partials table.
         where: The condition on source rows, or "".
         keys: Expression over source rows of each key column of the partials.
-        builds: Aggregate over source rows of each partial; of an engine, of each measure of a result.
+        builds: Aggregate over source rows of each partial; none of an engine, whose results are a query.
         merges: Aggregate over partial rows of each partial; empty where one cannot be merged.
         retracts: Aggregate over partial rows with their sign of each partial; empty where one cannot be subtracted.
         finals: Expression over a partial row of each measure.
         having: The condition on partial rows, or "".
-        panes: For an engine whose windows share rows; None where each window is made from rows.
-        fills: What stands in a window without rows, for each measure that gets a constant.
     """
 
     columns: dict[str, Kind]
@@ -110,8 +75,6 @@ class Forms:
     retracts: dict[str, str]
     finals: dict[str, str]
     having: str
-    panes: PaneForms | None = None
-    fills: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, definition: Definition, refused: list[str] | None = None) -> Forms:
@@ -156,10 +119,9 @@ class Forms:
             {name: typed(sql, final, outputs[name]).sql for name, sql in layout.finals},
             typed(layout.having, final, BOOLEAN).sql if layout.having else "",
         )
-        if definition.engine is None:
-            return forms
-        forms = _with_engine(forms, definition.engine, typed, rows)
-        _check_query(definition, forms, typed)
+        if definition.engine is not None:
+            _check_measures(definition.engine, partials, typed, rows)
+            _check_query(definition, forms, typed)
         return forms
 
 
@@ -213,26 +175,18 @@ def _why_not(definition: Definition) -> str:
     from materializer.core.engines.engine_query import END, KNOWN_MAX, PART, TIME
 
     spec = definition.spec
-    if spec.engine not in ENGINES:
+    if not registry.has_query(spec.engine):
         return f"the engine {spec.engine}"
     if spec.lateness != "recompute":
         return f"lateness '{spec.lateness}', which goes by the order in which rows came"
     taken = {TIME, PART, KNOWN_MAX, END, *(key_column(k.name).lower() for k in spec.keys)}
     if ours := [name for name, _ in spec.read_types if name.lower() in taken]:
         return f"a column with the name {ours[0]}, which results have, too"
-    if registry.query_module(spec.engine) is not None:
-        return ""
-    known = {SLICE, *RESULT, *(key_column(k.name) for k in spec.keys), *(f"v_{m.name}" for m in spec.measures)}
-    return _others(known, definition)
+    return ""
 
 
-def _others(known: set[str], definition: Definition) -> str:
-    others = known ^ {name for name, _ in definition.partial_columns}
-    return f"results with the columns {', '.join(sorted(others))}" if others else ""
-
-
-def results_query(definition: Definition, columns: Mapping[str, Kind], at: ClosingClock) -> Query | None:
-    """Return the query of the results of an engine over rows that are called :data:`RAW`; None where it is no value.
+def results_query(definition: Definition, columns: Mapping[str, Kind], at: ClosingClock) -> Query:
+    """Return the query of the results of an engine over rows that are called :data:`RAW`.
 
     Args:
         definition: The definition.
@@ -242,11 +196,8 @@ def results_query(definition: Definition, columns: Mapping[str, Kind], at: Closi
     from materializer.core.engines.engine_query import EngineQuery
     from materializer.core.engines.registry import query_module
 
-    module = query_module(definition.spec.engine)
-    if module is None:
-        return None
     e = EngineQuery.of(definition)
-    query: Query = module.rows(_raw(definition, columns, e), e, at)
+    query: Query = query_module(definition.spec.engine).rows(_raw(definition, columns, e), e, at)
     return query
 
 
@@ -294,44 +245,30 @@ def _check_query(definition: Definition, forms: Forms, typed: _Typing) -> None:
     from materializer.core.query.nodes import hidden_in
     from materializer.local.render import rendered
 
-    query = results_query(definition, forms.columns, ClosingClock(0, 0, 0))
-    if query is None or typed.refused:
+    if typed.refused:
         return
+    query = results_query(definition, forms.columns, ClosingClock(0, 0, 0))
     if taken := hidden_in(query) & {name.lower() for name in forms.columns}:
         raise NotLocal(f"a column with the name {min(taken)}, which its query has, too")
     found = {name: kind for name, kind in rendered(query).kinds.items() if name != PART}
     joined = joined_query(definition, forms, ClosingClock(0, 0, 0))
     if joined is not None and rendered(joined).kinds != rendered(query).kinds:
         raise NotLocal("results of other types where stored ones take added rows")
-    if why := _others({*found, SLICE, "revision"}, definition):
-        raise NotLocal(why)
+    if others := {*found, SLICE, "revision"} ^ {name for name, _ in definition.partial_columns}:
+        raise NotLocal(f"results with the columns {', '.join(sorted(others))}")
     if wrong := [name for name, kind in found.items() if forms.partials[name] != kind]:
         raise NotLocal(f"the type {forms.partials[wrong[0]].text} of {wrong[0]}, taken for {found[wrong[0]].text}")
 
 
-def _with_engine(forms: Forms, engine: EngineDefinition, typed: _Typing, rows: Scope) -> Forms:
-    """Return forms with those of an engine's measures."""
+def _check_measures(engine: EngineDefinition, partials: Mapping[str, Kind], typed: _Typing, rows: Scope) -> None:
+    """Refuse measures of which a text has no local form: its query would name the first one only."""
     layout, params = engine.layout, engine.params
-    kinds = {name: forms.partials[f"v_{name}"] for name, _ in layout.reference}
-    panes = None
-    shares = isinstance(params, TimeSeries) and params.window_sizes != (params.step,) and layout.is_mergeable
-    if shares:
-        built = {p.name: typed(p.build, rows, None) for p in layout.partials}
-        scope = Scope({name: found.kind for name, found in built.items()}, are_rows=True)
-        merges = {p.name: typed(str(p.merge), scope, scope.columns[p.name]).sql for p in layout.partials}
-        panes = PaneForms(
-            {name: found.sql for name, found in built.items()},
-            merges,
-            {f"v_{n}": typed(sql, Scope(scope.columns), kinds[n]).sql for n, sql in layout.finals},
-        )
-    fills = {
-        f"v_{name}": typed(f"CAST({literal} AS {kinds[name].text})", Scope({}), kinds[name]).sql
-        for (name, _), (kind, literal) in zip(layout.reference, params.fills, strict=False)
-        if kind == "constant"
-    }
-    plainly = () if shares else layout.reference
-    builds = {f"v_{name}": typed(sql, rows, kinds[name]).sql for name, sql in plainly}
-    return replace(forms, builds=builds, panes=panes, fills=fills)
+    if isinstance(params, TimeSeries) and params.window_sizes != (params.step,) and layout.is_mergeable:
+        for partial in layout.partials:
+            typed(partial.build, rows, None)
+        return
+    for name, sql in layout.reference:
+        typed(sql, rows, partials[f"v_{name}"])
 
 
 def _typed(sql: str, scope: Scope, kind: Kind) -> Typed:

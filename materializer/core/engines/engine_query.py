@@ -22,7 +22,7 @@ from typing import Any, Final
 from materializer.core.aggregates.layout import Layout
 from materializer.core.compiled.definition import Definition, EngineDefinition, key_column
 from materializer.core.engines.compile import measure_names
-from materializer.core.query.nodes import Columns, Query
+from materializer.core.query.nodes import Columns, Query, Union
 from materializer.core.spec.table_names import quoted
 
 PART: Final = "_part"
@@ -35,6 +35,12 @@ COUNTS: Final = (("n", "count(1)"), ("first_t", f"min({TIME})"), ("last_t", f"ma
 """The number of rows of a group, and its first and last time."""
 KNOWN: Final = "_known"
 """The largest time of the key outside of the part, of the rows of a group."""
+KEY_MAX: Final = "_key_max"
+"""The newest time of a key, also outside of the part; see :func:`with_newest`."""
+PART_MAX: Final = "_part_max"
+"""The newest time of a part."""
+IS_FILLED: Final = "_is_filled"
+"""Whether a window has no rows, and what was before it fills it; see :func:`filled`."""
 _OF_ROWS: Final = (*COUNTS, (KNOWN, f"max({KNOWN_MAX})"))
 _OF_PANES: Final = (("n", "sum(n)"), ("first_t", "min(first_t)"), ("last_t", "max(last_t)"), (KNOWN, f"max({KNOWN})"))
 
@@ -44,7 +50,7 @@ class Before:
     """The last windows below a frozen boundary.
 
     Args:
-        windows: Rows of the executor, one for each key, or for each part.
+        windows: One row for each key, or for each part: rows of the executor, of which its queries take the node that names them.
         since: The frozen boundary.
     """
 
@@ -63,6 +69,7 @@ class EngineQuery:
         order: Columns that put rows in their total order: ``_t``, the sequence, the other columns by name.
         measures: Names of the measures.
         texts: The SQL texts of the measures, by name.
+        types: The Spark types of the measures, by name; empty until the tables of the definition are known.
         lateness: ``recompute``, ``strict`` or ``delay``.
         before: The windows below the frozen boundary after which empty windows are filled, or None.
     """
@@ -73,6 +80,7 @@ class EngineQuery:
     order: tuple[str, ...]
     measures: tuple[str, ...]
     texts: Mapping[str, str] = field(default_factory=dict)
+    types: Mapping[str, str] = field(default_factory=dict)
     lateness: str = "recompute"
     before: Before | None = None
 
@@ -81,13 +89,15 @@ class EngineQuery:
         """Return a definition in the form that its query needs."""
         spec, engine = definition.spec, engine_of(definition)
         texts = {m.name: m.formula.fill([call.text for call in m.formula.calls]) for m in spec.measures}
+        stored, measures = dict(definition.partial_columns), measure_names(spec)
         return cls(
             engine.params,
             tuple(key_column(k.name) for k in spec.keys),
             engine.layout,
             (TIME, *engine.order),
-            measure_names(spec),
+            measures,
             texts,
+            {name: stored[f"v_{name}"] for name in measures} if stored else {},
             spec.lateness,
         )
 
@@ -165,6 +175,35 @@ def merged(panes: Query, by: Sequence[str], e: EngineQuery) -> Query:
     named = found.add(*((name, key) for name, key in keys.items() if name.lower() not in taken))
     finals = [(f"v_{name}", sql) for name, sql in e.layout.finals]
     return named.select(*((n, quoted(n)) for n in by), *finals, *((n, n) for n, _ in _OF_PANES))
+
+
+def with_newest(found: Query, e: EngineQuery) -> Query:
+    """Add the newest time of the key and of the part; call it before the rows that are in no window are dropped."""
+    found = found.over(e.keys, [], _newest="max(last_t)", _newest_known=f"max({KNOWN})")
+    found = found.over(e.groups, [], (PART_MAX, "max(last_t)"))
+    return found.add((KEY_MAX, "greatest(_newest, _newest_known)")).without("_newest", "_newest_known")
+
+
+def with_earlier(found: Query, earlier: Query) -> Query:
+    """Return windows together with the last stored ones below the frozen boundary, which have some of the columns."""
+    return Union((found, earlier.only(*(name for name in found.names if name in earlier.names))))
+
+
+def filled(found: Query, e: EngineQuery, *moved: tuple[str, str]) -> Query:
+    """Return windows that are in their places; those without rows count none, and have what fills each measure.
+
+    Args:
+        found: Windows with :data:`IS_FILLED`; one without rows has the measures of the window before it.
+        e: The definition; the types of its measures are known where a constant fills one.
+        moved: Name and text of the columns that say where a window is.
+    """
+    columns = [*moved, ("n", f"IF({IS_FILLED}, 0L, n)")]
+    columns += [(name, f"IF({IS_FILLED}, NULL, {name})") for name in ("first_t", "last_t")]
+    for name, (kind, literal) in zip(e.measures, e.params.fills, strict=True):
+        if kind != "ffill":
+            stands = "NULL" if kind == "null" else f"CAST({literal} AS {e.types[name]})"
+            columns.append((f"v_{name}", f"IF({IS_FILLED}, {stands}, {quoted(f'v_{name}')})"))
+    return found.add(*columns)
 
 
 def as_results(found: Query, e: EngineQuery, **columns: str) -> Query:

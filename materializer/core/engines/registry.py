@@ -24,7 +24,7 @@ ENGINES: Final[Mapping[str, str]] = {
 """Name of each engine, and the module that holds it in ``core/engines``, and its query in ``core/engines/queries`` or, where only
 Spark computes it, in ``spark/engines``."""
 
-QUERIES: Final = frozenset({"event_time_window", "interval_windows", "session_window"})
+QUERIES: Final = frozenset({"event_time_window", "interval_windows", "session_window", "time_series"})
 """The modules of ``core/engines/queries``."""
 
 CLASSES: Final[Mapping[str, str]] = {
@@ -50,6 +50,11 @@ def engine_class(engine: str) -> type[WindowEngine]:
     module = ENGINES[engine]
     found = getattr(import_module(f"materializer.core.engines.{module}"), CLASSES[module])
     return cast("type[WindowEngine]", found)
+
+
+def has_query(engine: str) -> bool:
+    """Return whether the query of an engine is a value, which all executors carry out."""
+    return ENGINES[engine] in QUERIES
 
 
 def query_module(engine: str) -> Any:

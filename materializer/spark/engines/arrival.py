@@ -29,6 +29,7 @@ from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.daily_time_series import DailyTimeSeries
 from materializer.core.engines.engine_query import CLOSED_ON_ARRIVAL, TIME, VERSION, EngineQuery, engine_of
 from materializer.core.engines.event_time_window import advanced
+from materializer.core.engines.queries.time_series import ORIGIN, SHUT_OUT, with_shut_out
 from materializer.core.engines.work import Work, raw_spans
 from materializer.core.spec.table_names import quoted
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
@@ -36,9 +37,9 @@ from materializer.journal.events import SourceIdentity
 from materializer.spark.engines import key_results, questions, run
 from materializer.spark.engines.daily_time_series import DAY, count_sql, day_sql, is_outside_sql, number_sql, window_sql
 from materializer.spark.engines.panes import AT as PLACE
-from materializer.spark.engines.time_series import ORIGIN, SHUT_OUT, with_shut_out
 from materializer.spark.query import compute as c
 from materializer.spark.query import read_small
+from materializer.spark.query.render import named, rendered
 
 MAX_RAW_SPANS: Final = 64
 LATE: Final = "_late"
@@ -165,7 +166,7 @@ def arrived(
         return _by_session(ordered.withColumn(CLOSED_ON_ARRIVAL, closed.cast("bigint")), params, first, order)
     whole = Window.partitionBy(*keys).orderBy(*order).rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     rows = rows.withColumn(CLOSED_ON_ARRIVAL, closed.cast("bigint")).withColumn(ORIGIN, sf.first(TIME).over(whole))
-    rows = with_shut_out(rows, EngineQuery.of(definition), at)
+    rows = rendered(with_shut_out(named("raw", rows), EngineQuery.of(definition), at), {"raw": rows})
     why = sf.when(sf.col(SHUT_OUT), sf.lit("all its windows were closed"))
     if not delay:  # a row that was shut out is as one that never came: it does not make others late
         accepted = sf.when(~sf.col(SHUT_OUT), sf.col(TIME))

@@ -100,10 +100,21 @@ def _is_stored(definition: Definition, name: str) -> bool:
 def _results(definition: Definition, raw: DataFrame, e: EngineQuery, at: ClosingClock) -> DataFrame:
     engine = definition.spec.engine
     query = query_module(engine)
-    if query is not None:
-        return rendered(query.rows(named("raw", raw), e, at), {"raw": raw})
-    frames = cast("QueryOfFrames", import_module(f"materializer.spark.engines.{ENGINES[engine]}"))
-    return frames.rows(raw, e, at)
+    if query is None:
+        frames = cast("QueryOfFrames", import_module(f"materializer.spark.engines.{ENGINES[engine]}"))
+        return frames.rows(raw, e, at)
+    given = {"raw": raw}
+    if e.before is not None:
+        given["before"] = e.before.windows
+        e = replace(e, before=Before(named("before", e.before.windows), e.before.since))
+
+    def rows(e: EngineQuery) -> DataFrame:
+        return rendered(query.rows(named("raw", raw), e, at), given)
+
+    if e.params.fills and not e.types:
+        types = {f.name: f.dataType.simpleString() for f in rows(replace(e, params=replace(e.params, fills=()))).schema}
+        e = replace(e, types={name: types[f"v_{name}"] for name in e.measures})
+    return rows(e)
 
 
 def everything(

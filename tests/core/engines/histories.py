@@ -38,12 +38,12 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A result row; ``values`` is everything that may not differ."""
+    """A result row; ``values`` is everything that may not differ. A window without rows has no first and no last time."""
 
     w_start: int
     w_end: int
-    first_t: int
-    last_t: int
+    first_t: int | None
+    last_t: int | None
     n: int
     is_final: bool
     values: tuple[Any, ...] = ()

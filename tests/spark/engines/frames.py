@@ -40,7 +40,8 @@ def merged_of(e: EngineQuery) -> EngineQuery:
 def query_of(params: Any, measures: Mapping[str, str], keys: Sequence[str] = ("k_sym",)) -> EngineQuery:
     """A definition over rows of histories, whose measures do not merge."""
     layout = Layout((), (), None, tuple(measures.items()), None, ("they are not split",), (), ())
-    return EngineQuery(params, tuple(keys), layout, ("_t", "id"), tuple(measures))
+    types = dict.fromkeys(measures, "string")
+    return EngineQuery(params, tuple(keys), layout, ("_t", "id"), tuple(measures), types=types)
 
 
 def drawn(rng: random.Random, kind: Kind) -> dict[Key, History]:
@@ -114,7 +115,8 @@ def part_rows(
     found = []
     for key, history in histories.items():
         ranges = [r for _, r in plans[key]]
-        outside = max((k.last_t for k in kept[key] if not is_inside(k.w_start, ranges)), default=None)
+        apart = [k.last_t for k in kept[key] if not is_inside(k.w_start, ranges)]
+        outside = max((t for t in apart if t is not None), default=None)
         for number, r in plans[key]:
             more = carry(key, r)
             found += [
@@ -129,13 +131,17 @@ def is_inside(w_start: int, ranges: Sequence[Range]) -> bool:
 
 
 def as_results(rows: Sequence[Any]) -> dict[Key, list[Result]]:
-    """Return result rows with the measure ``ids`` as naive engines give them."""
+    """Return result rows, whose measures all list the ids of rows, as naive engines give them."""
     found: dict[Key, list[Result]] = {}
     for r in rows:
-        ids = tuple(sorted(int(i) for i in r.v_ids.split(",")))
-        result = Result(r.w_start, r.w_end, r.first_t, r.last_t, r.n, r.is_final, (ids,))
+        ids = tuple(_ids(value) for name, value in r.asDict().items() if name.startswith("v_"))
+        result = Result(r.w_start, r.w_end, r.first_t, r.last_t, r.n, r.is_final, ids)
         found.setdefault(r.k_sym, []).append(result)
     return {key: sorted(mine, key=lambda x: x.w_start) for key, mine in found.items()}
+
+
+def _ids(listed: str | None) -> tuple[int, ...] | None:
+    return None if listed is None else tuple(sorted(int(i) for i in listed.split(",")))
 
 
 EXECUTORS = ("spark", "local")
