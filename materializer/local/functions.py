@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
@@ -10,6 +11,7 @@ from sqlglot import exp
 from materializer.local.arithmetic import SIGNED_DIGITS
 from materializer.local.kinds import (
     BIGINT,
+    BINARY,
     BOOLEAN,
     DATE,
     DOUBLE,
@@ -23,7 +25,7 @@ from materializer.local.kinds import (
     decimal,
 )
 from materializer.local.refused import no_form
-from materializer.local.typed import Compiling, Typed, cast, failing, nulls_first, restored
+from materializer.local.typed import Compiling, Typed, cast, failing, nulls_first, restored, text_literal
 
 Entry: TypeAlias = Callable[[Any, Compiling], Typed]
 
@@ -155,13 +157,36 @@ def _length(node: exp.Length, compiler: Compiling) -> Typed:
 
 
 def _substring(node: exp.Substring, compiler: Compiling) -> Typed:
-    value, start = _one(node, compiler, "string"), compiler.of(node.args["start"]).literal
     given = node.args.get("length")
     count = None if given is None else compiler.of(given).literal
+    if (text := _bytes_of(node.this)) and count is not None and count >= 0:
+        # of such a text each byte is one character, which DuckDB finds at once
+        place = compiler.of(node.args["start"])
+        if place.kind != INT:
+            raise no_form(node)
+        part = f"CAST(substring({text_literal(text)}, {place.sql}::BIGINT, {count}) AS BLOB)"
+        return Typed(failing(f"{place.sql} < 1", part), BINARY)
+    value, start = _one(node, compiler, "string"), compiler.of(node.args["start"]).literal
     if start is None or start < 1 or (given is not None and (count is None or count < 0)):
         raise NotLocal("substr from the end, or from a place that is not written out")
     rest = "" if count is None else f", {count}"
     return Typed(f"substring({value.sql}, {start}{rest})", STRING)
+
+
+def _bytes_of(node: Any) -> str:
+    """Return the text of a literal that is cast to binary and has plain characters alone; "" for everything else."""
+    if not isinstance(node, exp.Cast) or node.to.this != exp.DataType.Type.BINARY:
+        return ""
+    inside = node.this
+    is_plain = isinstance(inside, exp.Literal) and inside.is_string and re.fullmatch(r"[\w.]+", inside.this, re.ASCII)
+    return str(inside.this) if is_plain else ""
+
+
+def _hex_string(node: exp.HexString, _: Compiling) -> Typed:
+    digits = str(node.this)
+    if len(digits) % 2:
+        raise no_form(node)
+    return Typed("'" + "".join(f"\\x{digits[i : i + 2]}" for i in range(0, len(digits), 2)) + "'::BLOB", BINARY)
 
 
 def _array_to_string(node: exp.ArrayToString, compiler: Compiling) -> Typed:
@@ -299,8 +324,9 @@ def _sequence(node: exp.GenerateSeries, compiler: Compiling) -> Typed:
     return Typed(f"({nulls})", Kind("array", element=kind))
 
 
-def _raise(node: exp.Anonymous, compiler: Compiling) -> Typed:
-    _given(node, compiler, "string")
+def _raise(node: exp.Anonymous, _: Compiling) -> Typed:
+    if len(node.expressions) != 1:  # what it says is for Spark to say, too
+        raise no_form(node)
     return Typed("error('Spark has to say')", VOID)
 
 
@@ -338,6 +364,7 @@ _BY_NODE: Final[dict[type, Entry]] = {
     exp.Lower: _upper_or_lower,
     exp.Length: _length,
     exp.Substring: _substring,
+    exp.HexString: _hex_string,
     exp.ArrayToString: _array_to_string,
     exp.TimestampTrunc: _date_trunc,
     exp.DateTrunc: _trunc,

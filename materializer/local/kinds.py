@@ -131,6 +131,7 @@ class Kind:
 
 
 BIGINT: Final = Kind("bigint")
+BINARY: Final = Kind("binary")
 BOOLEAN: Final = Kind("boolean")
 DATE: Final = Kind("date")
 DOUBLE: Final = Kind("double")

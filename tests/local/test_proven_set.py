@@ -54,6 +54,10 @@ SCALARS = {
         "concat(x, y)", "x || '-' || y", "upper(x)", "lower(x)", "length(x)", "substr(x, 1, 2)", "substring(x, 2)", "x LIKE 'a%'", "x LIKE '_b%'",
         "x LIKE 'x_y'", "x NOT LIKE '%'", "x LIKE ''", "x LIKE '__'",
     ],
+    "bytes": [
+        "substring(CAST('ab.Z9_' AS BINARY), pmod(i, 9) + 1, 1)", "substring(CAST('abc' AS BINARY), 2, 2)", "z = X'61'", "X'00fF'", "z < X'c3a9'",
+        "CASE substring(CAST('ab' AS BINARY), pmod(j, 3) + 1, 1) WHEN X'61' THEN 1L WHEN X'62' THEN 2L ELSE 0L END",
+    ],
     "times": [
         "date_trunc('HOUR', ts)", "date_trunc('day', ts)", "date_trunc('WEEK', ts)", "date_trunc('MONTH', ts)", "date_trunc('QUARTER', ts)",
         "date_trunc('YEAR', ts)", "date_trunc('minute', ts)", "date_trunc('second', ts)", "date_trunc('DAY', u)", "trunc(u, 'MONTH')", "year(ts)",

@@ -71,6 +71,13 @@ DEFINITIONS: dict[str, dict[str, Any]] = {
     "by ingestion": SERIES | {"window_size": "10 minutes", "use_system_time": True, "accepted_delay": "3 minutes"},
     "shown": SERIES | {"window_size": "10 minutes", "update_time": "5 minutes", "slice": "1 day"},
 }
+DAYS: dict[str, Any] = {
+    "engine": "daily_time_series",
+    "window_size": "10 minutes",
+    "session_begin": ["00:05:00", "03:00:00"],
+    "session_end": ["01:35:00", "05:32:00"],
+}
+NIGHTS: dict[str, Any] = DAYS | {"session_begin": ["23:00:00", "04:00:00"], "session_end": ["01:30:00", "06:00:00"]}
 HOPS: dict[str, Any] = {"engine": "hopping_window", "end": "until", "duration": "10 minutes", "period": "4 minutes"}
 PANES: dict[str, Any] = {
     "engine": "event_time_window",
@@ -81,6 +88,14 @@ COMPRESSED: dict[str, Any] = HOPS | {"engine": "compressed_hopping_window"}
 SNAPSHOTS: dict[str, Any] = {"engine": "snapshot_window", "end": "until"}
 COUNTS: dict[str, Any] = {"engine": "count_window", "count": 3}
 DEFINITIONS |= {
+    "days": DAYS | {"keys": {"name": "upper(sym)"}, "holidays": "2025-03-31"},
+    "days that are filled": DAYS
+    | {"fill": "ffill", "closed": "right", "merge_last_window": True, "keys": ["sym", "ratio"]},
+    "days that are filled on": DAYS
+    | {"fill": ["ffill", "0", "null", "ffill", "1.5", "0"], "key_purge_daily": False, "measures": MERGED},
+    "days that are forced": DAYS | {"force_trigger_time": "7 minutes", "merge_session_end": True, "fill": "null"},
+    "nights": NIGHTS | {"accepted_delay": "4 minutes", "half_days": "2025-03-30 04:30", "keys": []},
+    "nights that are shown": NIGHTS | {"update_time": "5 minutes", "use_window_start_time": True, "weekdays": "6,7"},
     "panes": PANES | {"measures": MERGED},
     "panes from rows": PANES | {"keys": [], "lag": "5 minutes", "offset": "3 minutes"},
     "panes with gaps": PANES | {"interval_duration": "2 minutes", "keys": ["sym", "ratio"]},
@@ -96,7 +111,7 @@ DEFINITIONS |= {
 }
 EXECUTORS: tuple[Literal["local", "spark"], ...] = ("local", "spark")
 FEW = ("sessions", "filled")
-MORE_OF_FEW = ("panes", "hops", "snapshots", "counts")
+MORE_OF_FEW = ("days that are filled", "panes", "hops", "snapshots", "counts")
 
 
 class World:
@@ -221,7 +236,16 @@ def test_rows_that_went_unseen_are_refused_in_the_same_words(tmp_path: Path, spa
     "name",
     [
         name if name in {"sessions", "snapshots"} else pytest.param(name, marks=pytest.mark.slow)
-        for name in ("sessions", "hopping", "panes", "hops", "compressed hops", "snapshots", "counts of events")
+        for name in (
+            "sessions",
+            "hopping",
+            "days that are filled",
+            "panes",
+            "hops",
+            "compressed hops",
+            "snapshots",
+            "counts of events",
+        )
     ],
 )
 def test_both_executors_go_on_above_frozen_history(tmp_path: Path, spark: SparkSession, name: str) -> None:
@@ -274,7 +298,10 @@ def test_a_column_that_the_query_has_too_is_left_to_spark(tmp_path: Path, spark:
         lake.refresh("counted", executor="local")
 
 
-@pytest.mark.parametrize("name", ["sessions", pytest.param("panes", marks=pytest.mark.slow), "snapshots"])
+@pytest.mark.parametrize(
+    "name",
+    ["sessions", *(pytest.param(name, marks=pytest.mark.slow) for name in ("panes", "filled", "days")), "snapshots"],
+)
 def test_canaries_of_an_engine_need_no_spark(tmp_path: Path, spark: SparkSession, name: str) -> None:
     """
     The process computes slices again, all of them here, and finds them right; nothing is left to Spark.

@@ -24,7 +24,9 @@ ENGINES: Final[Mapping[str, str]] = {
 """Name of each engine, and the module that holds it in ``core/engines``, and its query in ``core/engines/queries`` or, where only
 Spark computes it, in ``spark/engines``."""
 
-QUERIES: Final = frozenset({"event_time_window", "interval_windows", "session_window", "time_series"})
+QUERIES: Final = frozenset(
+    {"daily_time_series", "event_time_window", "interval_windows", "session_window", "time_series"}
+)
 """The modules of ``core/engines/queries``."""
 
 CLASSES: Final[Mapping[str, str]] = {

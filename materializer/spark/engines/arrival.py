@@ -29,14 +29,21 @@ from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.daily_time_series import DailyTimeSeries
 from materializer.core.engines.engine_query import CLOSED_ON_ARRIVAL, TIME, VERSION, EngineQuery, engine_of
 from materializer.core.engines.event_time_window import advanced
+from materializer.core.engines.queries.daily_time_series import (
+    DAY,
+    PLACE,
+    count_sql,
+    day_sql,
+    is_outside_sql,
+    number_sql,
+    window_sql,
+)
 from materializer.core.engines.queries.time_series import ORIGIN, SHUT_OUT, with_shut_out
 from materializer.core.engines.work import Work, raw_spans
 from materializer.core.spec.table_names import quoted
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.spark.engines import key_results, questions, run
-from materializer.spark.engines.daily_time_series import DAY, count_sql, day_sql, is_outside_sql, number_sql, window_sql
-from materializer.spark.engines.panes import AT as PLACE
 from materializer.spark.query import compute as c
 from materializer.spark.query import read_small
 from materializer.spark.query.render import named, rendered

@@ -19,8 +19,8 @@ from materializer.core.engines.closing import Closing
 from materializer.core.engines.daily_time_series import DailyTimeSeries
 from materializer.core.engines.engine_query import END, KNOWN_MAX, PART, TIME, Before, EngineQuery
 from materializer.core.engines.interval_windows import IntervalWindow
+from materializer.core.engines.queries.daily_time_series import day_sql
 from materializer.core.spec.table_names import quoted
-from materializer.spark.engines.daily_time_series import day_sql
 
 LONGEST: Final = 1 << 61
 """Maximum length of a block of time."""

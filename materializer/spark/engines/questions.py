@@ -16,6 +16,7 @@ from materializer.budget import Budget
 from materializer.core.compiled.bucket_sql import spans_sql
 from materializer.core.compiled.definition import Definition, key_column
 from materializer.core.engines.engine_query import END, TIME, engine_of
+from materializer.core.engines.queries.daily_time_series import day_from_sql
 from materializer.core.engines.ranges import StoredResult
 from materializer.core.engines.trading_calendar import Calendar
 from materializer.core.engines.work import ChangedKeys, Key, frozen, joined
@@ -24,7 +25,6 @@ from materializer.core.spec.table_names import quoted
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.lake.engine_rows import Near, StoredResults, by_keys, small_table, stored_columns
-from materializer.spark.engines.daily_time_series import day_from_sql
 from materializer.spark.engines.run import prepared
 from materializer.spark.query import compute as c
 from materializer.spark.query.shared_changes import shared_changes

@@ -14,7 +14,6 @@ from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.engine_query import PART, TIME, EngineQuery
 from materializer.core.engines.reactive_state import ARGUMENT, AT, ORDINAL, ReactiveState, call_column
 from materializer.core.spec.table_names import quoted
-from materializer.spark.engines.groups import MEASURE, measures
 from materializer.spark.query.types import is_storable
 
 if TYPE_CHECKING:
@@ -97,13 +96,13 @@ def rows(raw: DataFrame, e: EngineQuery, at: ClosingClock) -> DataFrame:  # noqa
     stored = _looked_back_on(given, p)
     if emas:
         found = _with_emas(found.select(*_needed(found, e, emas, given, stored)), e, emas, given)
-    found = found.select("*", *[sf.expr(text).alias(MEASURE + name) for name, text in p.metrics])
+    found = found.select("*", *[sf.expr(text).alias(f"v_{name}") for name, text in p.metrics])
     extra = [AT, *states] if states else []
     return _named(found, p).select(
         *map(quoted, e.keys),
         PART,
         *[sf.col(TIME).alias(name) for name in ("w_start", "w_end", "label")],
-        *measures(e),
+        *[sf.col(quoted(f"v_{name}")) for name in e.measures],
         sf.lit(1).cast("bigint").alias("n"),
         *[sf.col(TIME).alias(name) for name in ("first_t", "last_t")],
         sf.lit(True).alias("is_final"),
@@ -337,4 +336,4 @@ def _named(found: DataFrame, p: ReactiveState) -> DataFrame:
     """Return *found* with the metrics that the filter uses under their own names, unless a column of that name exists."""
     reads, columns = ({n.casefold() for n in names} for names in (p.reads, found.columns))
     names = [name for name, _ in p.metrics if name.casefold() in reads - columns]
-    return found.select("*", *[sf.col(quoted(MEASURE + name)).alias(name) for name in names])
+    return found.select("*", *[sf.col(quoted(f"v_{name}")).alias(name) for name in names])

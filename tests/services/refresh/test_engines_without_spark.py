@@ -14,6 +14,14 @@ from tests.services.no_spark import LocalLake
 MINUTE = 60_000_000
 SESSIONS: dict[str, Any] = {"engine": "session_window", "session_gap": "10 minutes"}
 SERIES: dict[str, Any] = {"engine": "time_series", "step": "10 minutes", "window_size": "20 minutes", "fill": "0"}
+DAYS: dict[str, Any] = {
+    "engine": "daily_time_series",
+    "window_size": "20 minutes",
+    "session_begin": ["00:10:00", "02:00:00"],
+    "session_end": ["01:00:00", "02:30:00"],
+    "holidays": "1970-01-02",
+    "fill": ["ffill", "0"],
+}
 
 
 def minutes(lake: LocalLake, *columns: str) -> list[tuple[Any, ...]]:
@@ -69,12 +77,37 @@ def test_a_time_series_is_kept_true_without_spark(tmp_path: Path) -> None:
     assert ["local"] * 2 == [run.report.executor for report in (first, late) for run in report.runs]
 
 
+@pytest.mark.parametrize("key_purge_daily", [True, False])
+def test_a_daily_time_series_is_kept_true_without_spark(tmp_path: Path, key_purge_daily: bool) -> None:
+    """
+    Windows of two sessions, the last ones short, are filled; a late row changes its window and what follows it, and rows of a
+    holiday are in none. Windows are filled on over the holiday where keys are not forgotten.
+    """
+    lake = LocalLake(tmp_path)
+    day = 1440
+    lake.add((0, 1), (day * MINUTE + 15 * MINUTE, 64), (2 * day * MINUTE + 55 * MINUTE, 2), (125 * MINUTE, 16))
+    define(lake, **DAYS, key_purge_daily=key_purge_daily)
+    first = lake.opened.refresh("made")
+    third = 2 * day
+    on = [(third + t, 16, 0) for t in (10, 30)] if not key_purge_daily else []
+    of_first = [(10, 1, 1), (30, 1, 0), (50, 1, 0), (120, 16, 1)]
+    filled = [*of_first, *([(140, 16, 0)] if not key_purge_daily else []), *on]
+    assert filled == minutes(lake, "v", "n")
+
+    lake.add((35 * MINUTE, 4))
+    late = lake.opened.refresh("made")
+
+    assert [(10, 1), (30, 4), (50, 4), (120, 16)] == minutes(lake, "v")[:4]
+    assert [("local", 0)] * 2 == [(run.report.executor, run.report.jobs) for made in (first, late) for run in made.runs]
+
+
 @pytest.mark.parametrize(
     ("parts", "reason"),
     [
         (SESSIONS | {"lateness": "strict"}, "lateness 'strict'"),
         ({"engine": "time_series", "step": "1 hour", "window_size": "1 hour", "lateness": "strict"}, "lateness"),
-        ({"engine": "daily_time_series", "step": "1 hour", "window_size": "1 hour"}, "engine daily_time_series"),
+        ({"engine": "daily_time_series", "window_size": "1 hour", "lateness": "delay"}, "lateness 'delay'"),
+        (DAYS, ""),
         (SESSIONS | {"where": "soundex(v) = 'A'"}, "soundex"),
         (SERIES | {"fill": ["x", "0"]}, "as a bigint|AS bigint"),
         (SESSIONS, ""),

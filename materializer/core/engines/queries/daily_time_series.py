@@ -1,4 +1,4 @@
-"""The daily time-series engine as a query: windows inside the sessions of trading days.
+"""The query of daily time series: windows inside the sessions of trading days.
 
 A window is identified by its trading day and its number in that day. Arithmetic computes both from a row's time, so the query
 needs no table of windows; holidays and half days are branches of a CASE.
@@ -9,56 +9,65 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as sf
-
 from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.daily_time_series import DailyTimeSeries
-from materializer.core.engines.engine_query import CLOSED_ON_ARRIVAL, TIME, Before, EngineQuery
+from materializer.core.engines.engine_query import (
+    CLOSED_ON_ARRIVAL,
+    IS_FILLED,
+    KEY_MAX,
+    PART_MAX,
+    TIME,
+    Before,
+    EngineQuery,
+    as_results,
+    filled,
+    over_rows,
+    with_earlier,
+    with_newest,
+)
 from materializer.core.engines.trading_calendar import Calendar, Session
-from materializer.core.spec.table_names import quoted
-from materializer.spark.engines import panes
-from materializer.spark.engines.panes import AT, KEY_MAX, PART_MAX
+from materializer.core.query.nodes import Query
 
 DAY: Final = "_day"
+"""The trading day of a row or of a window."""
+PLACE: Final = "_at"
+"""The number of a window in its day; null for a row that is in none, which only advances time."""
 _DAY_MAX: Final = "_day_max"
 _WINDOW: Final = "_window"
 _KNOWN: Final = "apply the definition again for a newer calendar, set calendar_start, or leave the row out with WHERE"
 
 
-def rows(raw: DataFrame, e: EngineQuery, at: ClosingClock) -> DataFrame:
+def rows(raw: Query, e: EngineQuery, at: ClosingClock) -> Query:
     """Return the windows of *raw*, as :mod:`materializer.core.engines.engine_query` describes them."""
     p: DailyTimeSeries = e.params
     calendar = p.calendar
-    placed = raw.withColumn(DAY, sf.expr(day_sql(calendar, TIME))).withColumn(AT, sf.expr(number_sql(calendar)))
-    if CLOSED_ON_ARRIVAL in raw.columns:
-        is_open = f"coalesce({window_sql(calendar, DAY, AT)}.closes > {CLOSED_ON_ARRIVAL}, true)"
-        placed = placed.withColumn(AT, sf.expr(f"CASE WHEN {is_open} THEN {AT} END"))
-    found = panes.over_rows(placed, e, [*e.groups, DAY, AT])
-    found = panes.with_newest(found if e.before is None else _with_earlier(found, e.before, calendar), e)
-    newest = sf.max("last_t").over(Window.partitionBy(*e.groups, DAY))
-    found = found.withColumn(_DAY_MAX, newest).where(f"{AT} IS NOT NULL")
-    found = _filled(found, e, at) if p.fills else found.withColumn("_is_filled", sf.expr("false"))
-    found = found.withColumn(_WINDOW, sf.expr(window_sql(calendar, DAY, AT)))
-    is_final = sf.expr(f"coalesce({_is_closed(p, at, KEY_MAX)} OR {_is_flushed(p, at)}, false)")
-    label = "w_start" if p.use_window_start_time else "label"
-    return found.select(
-        *e.groups,
-        *[f"{_WINDOW}.w_start", f"{_WINDOW}.w_end"],
-        sf.col(f"{_WINDOW}.{label}").alias("label"),
-        *[sf.col(panes.value(name)) for name in e.measures],
-        *["n", "first_t", "last_t"],
-        (is_final | sf.col("_is_filled")).alias("is_final"),
-        (is_final | sf.col("_is_filled") | sf.lit(p.update_time is not None)).alias("is_shown"),
+    placed = raw.add((DAY, day_sql(calendar, TIME))).add((PLACE, number_sql(calendar)))
+    if CLOSED_ON_ARRIVAL in raw.names:
+        is_open = f"coalesce({window_sql(calendar, DAY, PLACE)}.closes > {CLOSED_ON_ARRIVAL}, true)"
+        placed = placed.add((PLACE, f"CASE WHEN {is_open} THEN {PLACE} END"))
+    found = over_rows(placed, [*e.groups, DAY, PLACE], e)
+    found = with_newest(found if e.before is None else _with_earlier(found, e.before, calendar), e)
+    found = found.over([*e.groups, DAY], [], (_DAY_MAX, "max(last_t)")).where(f"{PLACE} IS NOT NULL")
+    if p.fills:
+        found = _filled(found, e, at)
+    else:
+        found = found.add((_WINDOW, window_sql(calendar, DAY, PLACE)), (IS_FILLED, "false"))
+    is_final = f"(coalesce({_is_closed(p, at, KEY_MAX)} OR {_is_flushed(p, at)}, false) OR {IS_FILLED})"
+    return as_results(
+        found,
+        e,
+        w_start=f"{_WINDOW}.w_start",
+        w_end=f"{_WINDOW}.w_end",
+        label=f"{_WINDOW}.{'w_start' if p.use_window_start_time else 'label'}",
+        is_final=is_final,
+        is_shown="true" if p.update_time is not None else is_final,
     )
 
 
-def _with_earlier(found: DataFrame, before: Before, c: Calendar) -> DataFrame:
+def _with_earlier(found: Query, before: Before, c: Calendar) -> Query:
     """Return windows together with the last stored ones below the frozen boundary."""
-    earlier = before.windows.withColumn(DAY, sf.expr(day_from_sql(c, "w_start")))
-    earlier = earlier.withColumn(AT, sf.expr(begun_sql(c, "w_start", DAY)))
-    names = [n for n in found.columns if n in earlier.columns]
-    return found.unionByName(earlier.select(*map(quoted, names)), allowMissingColumns=True)
+    earlier = before.windows.add((DAY, day_from_sql(c, "w_start")))
+    return with_earlier(found, earlier.add((PLACE, begun_sql(c, "w_start", DAY))))
 
 
 def is_outside_sql(p: DailyTimeSeries) -> str:
@@ -188,37 +197,25 @@ def _is_flushed(p: DailyTimeSeries, at: ClosingClock) -> str:
     return "false" if newest is None else f"{DAY} < {newest}L"
 
 
-def _filled(found: DataFrame, e: EngineQuery, at: ClosingClock) -> DataFrame:
+def _filled(found: Query, e: EngineQuery, at: ClosingClock) -> Query:
     """Add the closed windows without rows that follow a window with rows; if keys are purged daily, only on the same day."""
     p: DailyTimeSeries = e.params
-    c = p.calendar
-    is_purged, newest = p.key_purge_daily, _DAY_MAX if p.key_purge_daily else KEY_MAX
-    order = Window.partitionBy(*e.groups, *([DAY] if is_purged else [])).orderBy(DAY, AT)
+    c, is_purged = p.calendar, p.key_purge_daily
+    newest = _DAY_MAX if is_purged else KEY_MAX
+    order = [*e.groups, *([DAY] if is_purged else [])]
+    spread = found.over(order, [DAY, PLACE], _next=f"lead({PLACE})", _next_day=f"lead({DAY})")
+    # after the last window of a part, windows are filled up to the bound, unless the key has rows after the part
+    spread = spread.over(e.groups, [DAY, PLACE], _after=f"lead({DAY})")
+    spread = spread.add(_goes_on=f"_next IS NOT NULL OR {KEY_MAX} <= {PART_MAX} OR _after IS NOT NULL")
     bounds = [newest, *(f"{t}L" for t in (at.global_max, at.as_of) if t is not None), f"{DAY} * {c.day}L"]
     latest = f"greatest({', '.join(bounds)})"
     until = DAY if is_purged else f"coalesce(_next_day, {day_sql(c, latest)})"
-    first = f"IF(d = {DAY}, {AT} + 1L, 0L)"
-    last = f"IF(d <=> _next_day, _next - 1L, {count_sql(c, 'd')} - 1L)"
-    numbers = f"transform(sequence({first}, {last}), i -> named_struct('d', d, 'i', i))"
-    of_day = f"CASE WHEN {first} <= {last} THEN {numbers} ELSE array() END"
-    gaps = f"flatten(transform(sequence({DAY}, greatest({DAY}, {until})), d -> {of_day}))"
-    # after the last window of a part, windows are filled up to the bound, unless the key has rows after the part
-    after = Window.partitionBy(*e.groups).orderBy(DAY, AT)
-    has_gaps = f"_next IS NOT NULL OR {KEY_MAX} <= {PART_MAX} OR _after IS NOT NULL"
-    itself = f"array(named_struct('d', {DAY}, 'i', {AT}))"
-    spread = (
-        found.withColumn("_next", sf.lead(AT).over(order))
-        .withColumn("_next_day", sf.lead(DAY).over(order))
-        .withColumn("_after", sf.lead(DAY).over(after))
-        .withColumn("_to", sf.explode(sf.expr(f"concat({itself}, CASE WHEN {has_gaps} THEN {gaps} ELSE array() END)")))
-        .withColumn("_is_filled", sf.expr(f"_to.d > {DAY} OR _to.i > {AT}"))
-        .withColumn(_WINDOW, sf.expr(window_sql(c, "_to.d", "_to.i")))
-        .where(f"NOT _is_filled OR {_is_closed(p, at, newest)}")
+    spread = spread.explode("_d", f"sequence({DAY}, CASE WHEN _goes_on THEN greatest({DAY}, {until}) ELSE {DAY} END)")
+    last = f"CASE WHEN _goes_on THEN IF(_d <=> _next_day, _next - 1L, {count_sql(c, '_d')} - 1L) END"
+    spread = spread.add(_last=last).add(
+        _first=f"IF(_d = {DAY}, {PLACE}, 0L)", _last=f"IF(_d = {DAY}, greatest({PLACE}, _last), _last)"
     )
-    types = {f.name: f.dataType.simpleString() for f in found.schema}
-    columns = {DAY: "_to.d", AT: "_to.i", "n": "IF(_is_filled, 0L, n)"}
-    columns |= {name: f"IF(_is_filled, NULL, {name})" for name in ("first_t", "last_t")}
-    for name, (kind, literal) in zip(e.measures, p.fills, strict=True):
-        stands = panes.filled_value(kind, literal, name, types[f"v_{name}"])
-        columns[f"v_{name}"] = f"IF(_is_filled, {stands}, {panes.value(name)})"
-    return spread.select(*[sf.expr(columns.get(n, quoted(n))).alias(n) for n in found.columns], "_is_filled")
+    spread = spread.explode("_i", "CASE WHEN _first <= _last THEN sequence(_first, _last) END")
+    spread = spread.add((IS_FILLED, f"_d > {DAY} OR _i > {PLACE}"), (_WINDOW, window_sql(c, "_d", "_i")))
+    spread = spread.where(f"NOT {IS_FILLED} OR {_is_closed(p, at, newest)}")
+    return filled(spread, e, (DAY, "_d"), (PLACE, "_i")).only(*found.names, IS_FILLED, _WINDOW)
