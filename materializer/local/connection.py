@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
+    from materializer.local.render import Statement
+
 LEAST: Final = 256 << 20
 """Bytes that DuckDB may hold in any case; a computation that needs more is cut, or left to Spark."""
 
@@ -67,6 +69,12 @@ class Connection:
     def query(self, sql: str) -> pa.Table:
         """Return the rows of a query."""
         return self.duckdb.sql(sql).to_arrow_table()
+
+    def prepared(self, statement: Statement) -> str:
+        """Return the text of a statement, after the passes that make rows for it."""
+        for step in statement.passes:
+            self.register(step.name, step.made(self.query(step.sql)))
+        return statement.sql
 
     def clear(self) -> None:
         """Forget all tables."""

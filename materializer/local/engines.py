@@ -20,10 +20,10 @@ from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.lake.span_rows import rows_of_spans
 from materializer.local.connection import Connection
 from materializer.local.expressions import Scope, compiled
+from materializer.local.forms import CARRIED, NUMBER, Forms, joined_query, results_query
 from materializer.local.forms import RAW as _RAW
 from materializer.local.forms import STORED as _PLACED
 from materializer.local.forms import TOUCHED as _TOUCHED
-from materializer.local.forms import Forms, joined_query, results_query
 from materializer.local.kinds import BIGINT, NotLocal, quoted
 from materializer.local.render import rendered
 
@@ -174,7 +174,8 @@ class Results:
             sql = f"SELECT *, 0 AS {PART}, NULL::BIGINT AS {KNOWN} FROM ({prepared})"
         else:
             self.connection.register(_PARTS, self._part_rows(work.parts))
-            sql = self._in_parts(prepared)
+            sql = self._in_parts(prepared, self._carried(work))
+        sql = f"SELECT *, row_number() OVER () AS {NUMBER} FROM ({sql})"
         # the rows that count are made once, because they are counted, too
         counted = self.connection.query(sql)
         self.connection.register(_RAW, counted)
@@ -183,17 +184,20 @@ class Results:
             inside = f"coalesce(s.w_start < p.stop, false) AS {_TOUCHED}"
             placed = f"SELECT s.*, p.{PART}, p.{KNOWN}, {inside} FROM ({stored}) s ASOF LEFT JOIN {_PARTS} p ON {at}"
             self.connection.register(_PLACED, self.connection.query(placed))
-        query: Query | None = results_query(self.definition, self.forms.columns, work.at)
-        if work.added_after is not None:
+        query: Query | None = None
+        if work.added_after is None:
+            query = results_query(self.definition, self.forms, work.at, carried=self._carried(work))
+        else:
             query = joined_query(self.definition, self.forms, work.at)
         if query is None:
             raise NotLocal("results that take no added rows")
-        new, columns = self._stored(rendered(query).sql), ", ".join(map(quoted, self.forms.partials))
+        found = self.connection.prepared(rendered(query))
+        new, columns = self._stored(found), ", ".join(map(quoted, self.forms.partials))
         if work.parts is not None:
             mine = f"n.{PART} = p.{PART} AND n.w_start >= p.start AND n.w_start < p.stop"
             new = f"SELECT n.* FROM ({new}) n SEMI JOIN {_PARTS} p ON {mine}"
-        made = self.connection.query(f"SELECT {columns} FROM ({new})")
-        self.connection.register(_NEW, rows_of_spans(made, replaced, SLICE, self.definition.time_type))
+        results = self.connection.query(f"SELECT {columns} FROM ({new})")
+        self.connection.register(_NEW, rows_of_spans(results, replaced, SLICE, self.definition.time_type))
         if work.parts is None:
             return self._revised(f"FROM {_NEW}", stored), counted.num_rows
         old, clean = (f"SELECT {columns} FROM {_PLACED} WHERE {test}" for test in (_TOUCHED, f"NOT {_TOUCHED}"))
@@ -204,9 +208,20 @@ class Results:
         """The column of the ends of events."""
         return None if self.definition.engine is None else self.definition.engine.params.end
 
-    def _in_parts(self, prepared: str) -> str:
+    def _carried(self, work: Work) -> tuple[str, ...]:
+        """Return the stored columns that hold the state before each part, for an engine with running state."""
+        engine = self.definition.engine
+        if engine is None or engine.params.resumes_from != "state" or not work.parts:
+            return ()
+        return tuple(name for name, _ in work.parts[0].carry)
+
+    def _in_parts(self, prepared: str, carried: Sequence[str]) -> str:
         """Return SQL of the raw rows of the parts; an event that lasts may be in several."""
-        columns, same = f"r.*, p.{PART}, p.{KNOWN}", self._same_keys("r")
+        state = "".join(
+            f", CAST(p.mz_c_{i} AS {self.forms.partials[name].duck}) AS {quoted(CARRIED + name)}"
+            for i, name in enumerate(carried)
+        )
+        columns, same = f"r.*, p.{PART}, p.{KNOWN}{state}", self._same_keys("r")
         if self._end is None:
             at = " AND ".join([*same, f"r.{TIME} >= p.raw_start"])
             return f"SELECT {columns} FROM ({prepared}) r ASOF JOIN {_PARTS} p ON {at} WHERE r.{TIME} < p.raw_end"
@@ -242,6 +257,7 @@ class Results:
         columns = {PART: pa.array(range(len(parts)), pa.int32())}
         columns |= {name: pa.array(values, pa.int64()) for name, values in bounds.items()}
         columns |= {f"mz_p_{i}": pa.array([p.key[i] for p in parts]) for i in range(len(self._keys))}
+        columns |= {f"mz_c_{i}": pa.array([p.carry[i][1] for p in parts]) for i in range(len(parts[0].carry))}
         return pa.table(columns)
 
     def _same_keys(self, side: str) -> list[str]:

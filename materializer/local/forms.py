@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from materializer.core.aggregates.layout import SIGN
@@ -48,6 +48,10 @@ STORED: Final = "mz_placed"
 """Stored results, each with its part."""
 TOUCHED: Final = "mz_touched"
 """Whether a stored result is computed anew."""
+NUMBER: Final = "mz_row"
+"""A number of each row that the query of an engine takes, which puts rows in an order where all else is equal."""
+CARRIED: Final = "_carry_"
+"""Prefix of the columns with the state before a part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,12 +175,9 @@ def _keys(definition: Definition, scope: Scope, typed: _Typing) -> dict[str, str
 
 def _why_not(definition: Definition) -> str:
     """Return why this process cannot compute what an engine makes, or ""."""
-    from materializer.core.engines import registry
     from materializer.core.engines.engine_query import END, KNOWN_MAX, PART, TIME
 
     spec = definition.spec
-    if not registry.has_query(spec.engine):
-        return f"the engine {spec.engine}"
     if spec.lateness != "recompute":
         return f"lateness '{spec.lateness}', which goes by the order in which rows came"
     taken = {TIME, PART, KNOWN_MAX, END, *(key_column(k.name).lower() for k in spec.keys)}
@@ -185,52 +186,62 @@ def _why_not(definition: Definition) -> str:
     return ""
 
 
-def results_query(definition: Definition, columns: Mapping[str, Kind], at: ClosingClock) -> Query:
+def results_query(definition: Definition, forms: Forms, at: ClosingClock, *, carried: Sequence[str] = ()) -> Query:
     """Return the query of the results of an engine over rows that are called :data:`RAW`.
 
     Args:
         definition: The definition.
-        columns: Type of each column of the source that is read.
+        forms: Its local forms.
         at: The bounds that close windows.
+        carried: The stored columns that hold the state before a part.
     """
-    from materializer.core.engines.engine_query import EngineQuery
+    from materializer.core.engines.reactive_state import ARGUMENT
     from materializer.core.engines.registry import query_module
 
-    e = EngineQuery.of(definition)
-    query: Query = query_module(definition.spec.engine).rows(_raw(definition, columns, e), e, at)
-    return query
+    e = _query_of(definition)
+    query: Query = query_module(definition.spec.engine).rows(_raw(definition, forms, e, carried), e, at)
+    not_stored = {n for n in query.names if n.startswith(ARGUMENT) and n not in forms.partials}
+    return query.without(*not_stored) if not_stored else query  # a table of an older version has no arguments
 
 
 def joined_query(definition: Definition, forms: Forms, at: ClosingClock) -> Query | None:
     """Return the query of the results of added rows and those that :data:`STORED` has, marked by :data:`TOUCHED`, together.
 
-    The arguments are those of :func:`results_query`; None where results take no added rows.
+    The arguments are those of :func:`results_query`. It is None where results take no added rows.
     """
     engine = definition.engine
     stored_as = None if engine is None or not engine.params.merges else engine.layout.stored_as
     if stored_as is None:
         return None
-    from materializer.core.engines.engine_query import KNOWN_MAX, PART, EngineQuery
+    from materializer.core.engines.engine_query import KNOWN_MAX, PART
     from materializer.core.engines.registry import query_module
     from materializer.core.query.nodes import Named
 
-    e = EngineQuery.of(definition)
+    e = _query_of(definition)
     kinds = {name: kind.text for name, kind in forms.partials.items()}
     kinds |= {PART: "int", KNOWN_MAX: "bigint", TOUCHED: "boolean"}
     stored = Named(STORED, tuple(kinds.items())).where(TOUCHED)
     module = query_module(definition.spec.engine)
-    query: Query = module.joined(_raw(definition, forms.columns, e), stored, stored_as, e, at)
+    query: Query = module.joined(_raw(definition, forms, e), stored, stored_as, e, at)
     return query
 
 
-def _raw(definition: Definition, columns: Mapping[str, Kind], e: EngineQuery) -> Named:
+def _query_of(definition: Definition) -> EngineQuery:
+    from materializer.core.engines.engine_query import EngineQuery
+
+    e = EngineQuery.of(definition)
+    return replace(e, order=(*e.order, NUMBER))
+
+
+def _raw(definition: Definition, forms: Forms, e: EngineQuery, carried: Sequence[str] = ()) -> Named:
     from materializer.core.engines.engine_query import END, KNOWN_MAX, PART, TIME
     from materializer.core.query.nodes import Named
 
-    kinds = {name: kind.text for name, kind in columns.items()} | {TIME: "bigint"}
+    kinds = {name: kind.text for name, kind in forms.columns.items()} | {TIME: "bigint"}
     kinds |= {END: "bigint"} if e.params.end else {}
     kinds |= dict(zip(e.keys, definition.key_types, strict=True))
     kinds |= {PART: "int", KNOWN_MAX: "bigint"}
+    kinds |= {f"{CARRIED}{name}": forms.partials[name].text for name in carried} | {NUMBER: "bigint"}
     return Named(RAW, tuple(kinds.items()))
 
 
@@ -241,16 +252,21 @@ def _check_query(definition: Definition, forms: Forms, typed: _Typing) -> None:
         NotLocal: If this process cannot compute it.
     """
     from materializer.core.engines.clock import ClosingClock
+    from materializer.core.engines.compile import carried_columns
     from materializer.core.engines.engine_query import PART
     from materializer.core.query.nodes import hidden_in
     from materializer.local.render import rendered
 
     if typed.refused:
         return
-    query = results_query(definition, forms.columns, ClosingClock(0, 0, 0))
+    query = results_query(definition, forms, ClosingClock(0, 0, 0))
     if taken := hidden_in(query) & {name.lower() for name in forms.columns}:
         raise NotLocal(f"a column with the name {min(taken)}, which its query has, too")
     found = {name: kind for name, kind in rendered(query).kinds.items() if name != PART}
+    if definition.engine is not None and definition.engine.params.resumes_from == "state":
+        going_on = results_query(definition, forms, ClosingClock(0, 0, 0), carried=carried_columns(definition))
+        if rendered(going_on).kinds != rendered(query).kinds:
+            raise NotLocal("results of other types where they go on from a stored state")
     joined = joined_query(definition, forms, ClosingClock(0, 0, 0))
     if joined is not None and rendered(joined).kinds != rendered(query).kinds:
         raise NotLocal("results of other types where stored ones take added rows")

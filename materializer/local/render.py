@@ -1,4 +1,4 @@
-"""Carry out a query of :mod:`materializer.core.query` in this process: as one statement of DuckDB.
+"""Carry out a query of :mod:`materializer.core.query` in this process: as one statement of DuckDB, and passes before it.
 
 Each text of Spark SQL is written as its form of the proven set. A text or a node without one leaves the whole query to Spark.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from materializer.core.query.nodes import (
     EQUAL,
@@ -18,16 +18,19 @@ from materializer.core.query.nodes import (
     Join,
     Named,
     Over,
+    Pass,
     Project,
     Query,
     Union,
 )
 from materializer.local.expressions import Scope, compiled
-from materializer.local.kinds import BOOLEAN, Kind, NotLocal, kind_of, quoted
-from materializer.local.over import over
+from materializer.local.kinds import BOOLEAN, DOUBLE, Kind, NotLocal, kind_of, quoted
+from materializer.local.over import of_doubles, over
+from materializer.local.passes import OverDoubles, Passed
 from materializer.local.typed import Typed, same_zero
 
 Kinds = Mapping[str, Kind]
+_PLACE = "mz_place"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +40,12 @@ class Statement:
     Args:
         sql: The text.
         kinds: The type of each column.
+        passes: The rows that it takes and that have to be made before, in order.
     """
 
     sql: str
     kinds: Kinds
+    passes: tuple[Passed, ...] = ()
 
 
 def rendered(query: Query) -> Statement:
@@ -52,6 +57,7 @@ def rendered(query: Query) -> Statement:
     uses: Counter[int] = Counter()
     known: dict[int, tuple[str, Kinds]] = {}
     steps: list[str] = []
+    passes: list[Passed] = []
 
     def count(node: Query) -> None:
         uses[id(node)] += 1
@@ -64,6 +70,10 @@ def rendered(query: Query) -> Statement:
             of = [render(taken) for taken in node.inputs]
             if isinstance(node, Named):
                 known[id(node)] = quoted(node.name), {name: kind_of(kind) for name, kind in node.columns}
+            elif (found := _passed(node, f"mz_pass{len(passes)}", *of)) is not None:
+                passed, kinds = found
+                passes.append(replace(passed, sql=f"{_before(steps)}{passed.sql}"))
+                known[id(node)] = passed.name, kinds
             else:
                 sql, kinds = _node(node, [name for name, _ in of], [kinds for _, kinds in of])
                 name = f"mz_q{len(steps)}"
@@ -74,8 +84,43 @@ def rendered(query: Query) -> Statement:
 
     count(query)
     last, kinds = render(query)
-    before = f"WITH {', '.join(steps)} " if steps else ""
-    return Statement(f"{before}SELECT * FROM {last}", kinds)
+    return Statement(f"{_before(steps)}SELECT * FROM {last}", kinds, tuple(passes))
+
+
+def _before(steps: Sequence[str]) -> str:
+    return f"WITH {', '.join(steps)} " if steps else ""
+
+
+def _passed(node: Query, name: str, *of: tuple[str, Kinds]) -> tuple[Passed, Kinds] | None:
+    """Return the pass that makes the rows of a node, and their types; None where DuckDB makes them."""
+    if isinstance(node, Pass):
+        made = {**of[0][1], **{column: kind_of(kind) for column, kind in node.made}}
+        sql = _in_order(Over(node.input, node.by, (node.place,), None, ()), *of[0])
+        return Passed(name, sql, _PLACE, tuple(made), folds=node.folds), made
+    if not isinstance(node, Over):
+        return None
+    doubles: list[OverDoubles] = []
+    (taken, kinds), typed, made = of[0], {}, dict(of[0][1])
+    for column, text in node.columns:
+        found = of_doubles(text, Scope(kinds), node.frame)
+        if found is None:
+            typed[column] = over(text, Scope(kinds), _window(node, kinds))
+            made[column] = typed[column].kind
+        else:
+            function, value = found
+            doubles.append(OverDoubles(column, function, f"mz_double{len(doubles)}", node.frame or ("rows", None, 0)))
+            typed[doubles[-1].of] = value
+            made[column] = DOUBLE
+    if not doubles:
+        return None
+    return Passed(name, _in_order(node, taken, kinds, _listed(typed)), _PLACE, tuple(made), tuple(doubles)), made
+
+
+def _in_order(node: Over, of: str, kinds: Kinds, more: str = "") -> str:
+    """Return SQL of rows with their number, those of a key one after the other."""
+    ordered = _window(replace(node, frame=None), kinds)
+    rows = f"SELECT *, {f'{more}, ' if more else ''}row_number() OVER ({ordered}) AS {_PLACE} FROM {of}"
+    return f"SELECT * FROM ({rows}) ORDER BY {', '.join([*_by(node.by, kinds), _PLACE])}"
 
 
 def _node(node: Query, of: Sequence[str], kinds: Sequence[Kinds]) -> tuple[str, Kinds]:
@@ -134,12 +179,16 @@ def _union(of: Sequence[str], kinds: Sequence[Kinds]) -> tuple[str, Kinds]:
 
 
 def _window(node: Over, kinds: Kinds) -> str:
-    by = ", ".join(same_zero(Typed(quoted(name), kinds[name])) for name in node.by)
+    by = ", ".join(_by(node.by, kinds))
     if found := next((kinds[n] for n in node.order if kinds[n].name in {"struct", "array"}), None):
         raise NotLocal(f"the order of a {found.text}")
     order = ", ".join(f"{quoted(name)} NULLS FIRST" for name in node.order)
     parts = [f"PARTITION BY {by}" if by else "", f"ORDER BY {order}" if order else ""]
     return " ".join(filter(None, [*parts, "" if node.frame is None else _framed(node.frame)]))
+
+
+def _by(names: Sequence[str], kinds: Kinds) -> list[str]:
+    return [same_zero(Typed(quoted(name), kinds[name])) for name in names]
 
 
 def _framed(frame: Frame) -> str:

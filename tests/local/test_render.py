@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from materializer.core.query.nodes import Named, Query, Union
+from materializer.core.engines.queries.reactive_state import Ema
+from materializer.core.query.nodes import Folded, Named, Query, Union
 from materializer.local.connection import opened
 from materializer.local.kinds import NotLocal, kind_of
 from materializer.local.render import rendered as here
@@ -22,10 +23,12 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 COLUMNS = {"g": "int", "k": "double", "x": "string", "l": "bigint", "b": "boolean", "ts": "timestamp", "u": "date"}
+COLUMNS |= {"d": "decimal(10,2)", "f": "float"}
 RAW = Named("raw", tuple(COLUMNS.items()))
 OTHER = RAW.where("l > 0").select(("h", "g"), ("j", "k"), ("m", "l"))
 ORDERED = ["g", "l", "ts", "x"]
 SHARED = RAW.where("b").only("x", "g")
+PLACED = RAW.over(["b"], [*ORDERED, "k"], at="row_number()").where("at > 3")
 QUERIES: dict[str, Query] = {
     "columns that are replaced": RAW.add(g="l", m="g").without("x"),
     "keys with both zeros, null and NaN": RAW.group(["k"], [("n", "count(1)"), ("most", "max(l)")]),
@@ -34,6 +37,37 @@ QUERIES: dict[str, Query] = {
     "rows before and after": RAW.over(["b"], ORDERED, before="lag(l)", second="lag(x, 2)", after="lead(ts)"),
     "all rows of a key": RAW.over(["k"], most="max(l)", least="min(ts)", any="max(b)", n="count(l)", m="count(*)"),
     "so far, by value": RAW.over(["b"], ["g"], ("most", "max(l)"), ("first", "min(u)"), frame=("range", None, 0)),
+    "extremes of three rows": RAW.over(
+        ["b"],
+        ORDERED,
+        most="max(k)",
+        least="min(k)",
+        last="max(x)",
+        cost="min(d)",
+        weight="max(f)",
+        frame=("rows", -2, 0),
+    ),
+    "sums of exact numbers": RAW.where("l BETWEEN -1000000 AND 1000000").over(
+        ["b"], ORDERED, n="sum(l)", m="sum(g % 9)", cost="sum(d)", frame=("rows", None, 0)
+    ),
+    "sums of fractions": RAW.over(
+        ["x"], ORDERED, total="sum(k)", n="count(k)", other="sum(f)", frame=("rows", None, 0)
+    ),
+    "moments of four rows": RAW.where("abs(k) < 1000000000").over(
+        ["b"],
+        [*ORDERED, "k"],
+        total="sum(k)",
+        mean="avg(k)",
+        size="avg(g)",
+        spread="stddev_samp(k)",
+        frame=("rows", -3, 0),
+    ),
+    "moments of any size": RAW.over(
+        ["b"], [*ORDERED, "k"], mean="avg(k)", spread="stddev_samp(d)", frame=("rows", -3, 0)
+    ),
+    "a pass": PLACED.fold(
+        ["b"], "at", [Folded(Ema(3), ("k", "b"), (("value", "double"), ("n", "bigint"), ("shown", "double")))]
+    ),
     "three rows": RAW.over([], ORDERED, ("most", "max(l)"), ("n", "count(x)"), frame=("rows", -1, 1)),
     "elements": RAW.explode("at", "CASE WHEN g > 0 THEN sequence(pmod(g, 3), 4) END"),
     "elements, outer": RAW.explode("at", "CASE WHEN g > 0 THEN array(l, 7L) END", outer=True),
@@ -43,7 +77,11 @@ QUERIES: dict[str, Query] = {
     "shared rows": Union((SHARED, SHARED.group(["x"], [("g", "max(g)")]))),
 }
 NOT_HERE: dict[str, Query] = {
-    r"SUM\(k\) over a window": RAW.over(["k"], total="sum(k)"),
+    r"SUM\(k\) over such a window": RAW.over(["k"], total="sum(k)"),
+    r"AVG\(k\) over such a window": RAW.over(["k"], ORDERED, mean="avg(k)", frame=("rows", None, 0)),
+    r"avg of decimal\(10,2\) over a window": RAW.over(["k"], ORDERED, mean="avg(d)", frame=("rows", -1, 0)),
+    r"sum of decimal\(30,2\) over a window": RAW.add(d="CAST(d AS DECIMAL(30,2))").over(["k"], ORDERED, n="sum(d)"),
+    r"VARIANCE.* over a window|VAR.* over a window": RAW.over(["k"], ORDERED, n="var_samp(k)", frame=("rows", -1, 0)),
     "a join of .*int and bigint": RAW.join(RAW.select(m="l"), [("g", "=", "m")]),
     "a column g of int and of bigint": Union((RAW.only("g"), RAW.select(g="l"))),
     "explode of bigint": RAW.explode("at", "l"),
@@ -61,7 +99,7 @@ def test_both_executors_give_the_same_rows(spark: SparkSession, name: str) -> No
     statement = here(QUERIES[name])
     with opened() as connection:
         connection.register("raw", rows)
-        local = connection.query(statement.sql)
+        local = connection.query(connection.prepared(statement))
 
     theirs = by_spark(QUERIES[name], {"raw": frame_of(spark, rows, COLUMNS)})
 

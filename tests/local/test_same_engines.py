@@ -109,9 +109,45 @@ DEFINITIONS |= {
     "counts": COUNTS,
     "counts of events": COUNTS | {"end": "until", "keys": {"name": "upper(sym)"}},
 }
+STATE: dict[str, Any] = {"engine": "reactive_state"}
+LAST_ROWS = {
+    "at": "seq",
+    "mean": "mavg(price / 3, 3)",
+    "mean_size": "mavg(volume, 2)",
+    "spread": "mstd(price / 3, 4)",
+    "spread_of_fees": "mstd(fee, 3)",
+    "recent": "msum(price / 7, 3)",
+    "volume": "msum(volume, 3)",
+    "fees": "msum(fee, 2)",
+    "odd": "mmax(ratio, 2)",
+    "least": "mmin(fee, 3)",
+    "n": "mcount(price, 3)",
+    "before": "prev(sym)",
+    "moved": "move(ts, 2)",
+    "change": "price - prev(price)",
+    "share": "ratios(volume)",
+    "turn": "deltas(volume, 2)",
+}
+ALL_ROWS = {
+    "at": "seq",
+    "total": "cumsum(price / 7)",
+    "total_volume": "cumsum(volume)",
+    "total_fees": "cumsum(fee)",
+    "usual": "cumavg(fee)",
+    "most": "cummax(ratio)",
+    "first_until": "cummin(until)",
+    "so_far": "cumcount(sym)",
+    "smooth": "ema(price / 3, 3)",
+    "of_fees": "ema(fee, 2) * 100 / cumsum(volume + 1)",
+}
+DEFINITIONS |= {
+    "state": STATE | {"measures": ALL_ROWS | LAST_ROWS},
+    "state of last rows": STATE | {"measures": LAST_ROWS, "keys": ["sym", "ratio"], "filter": "change > 0 OR n > 1"},
+    "state of all rows": STATE | {"measures": ALL_ROWS, "keys": [], "where": "volume > 0 OR sym IS NULL"},
+}
 EXECUTORS: tuple[Literal["local", "spark"], ...] = ("local", "spark")
 FEW = ("sessions", "filled")
-MORE_OF_FEW = ("days that are filled", "panes", "hops", "snapshots", "counts")
+MORE_OF_FEW = ("days that are filled", "panes", "hops", "snapshots", "counts", "state")
 
 
 class World:
@@ -179,7 +215,7 @@ class World:
         folder = self.folder / lake / "made" / table
         rows = DeltaTable(str(folder if table == "output" else next(folder.iterdir()))).to_pyarrow_table()
         start = "window_start" if table == "output" else "w_start"
-        keys = [c for c in rows.column_names if c.removeprefix("k_") in {"sym", "name", "ratio"}]
+        keys = [c for c in rows.column_names if c.removeprefix("k_") in {"sym", "name", "ratio", "at", "v_at"}]
         found: list[dict[str, Any]] = rows.sort_by([(c, "ascending") for c in (start, *keys)]).to_pylist()
         return found
 
@@ -237,14 +273,8 @@ def test_rows_that_went_unseen_are_refused_in_the_same_words(tmp_path: Path, spa
     [
         name if name in {"sessions", "snapshots"} else pytest.param(name, marks=pytest.mark.slow)
         for name in (
-            "sessions",
-            "hopping",
-            "days that are filled",
-            "panes",
-            "hops",
-            "compressed hops",
-            "snapshots",
-            "counts of events",
+            *("sessions", "hopping", "days that are filled", "panes", "hops", "compressed hops", "snapshots"),
+            *("counts of events", "state of all rows"),
         )
     ],
 )
@@ -285,6 +315,29 @@ def test_what_goes_on_from_frozen_history_is_left_to_spark(tmp_path: Path, spark
     assert lake.verify("made").is_equal
 
 
+def test_state_above_frozen_history_needs_no_row_below_it(tmp_path: Path, spark: SparkSession) -> None:
+    """
+    Functions of the last rows are computed in the process where these lie above the frozen boundary, and running state always.
+    """
+    measures = {"at": "seq", "total": "cumsum(price / 7)", "smooth": "ema(price / 3, 2)"}
+    properties = {"properties": {"source.retention": "2 hours"}}
+    both = STATE | {"keys": [], "measures": measures | {"mean": "mavg(price / 3, 3)"}} | properties
+    world = World(tmp_path, spark, both, seed=7)
+    world.append(0, 400, 60)
+    world.refresh()
+    world.append(390, 420, 3)
+    world.refresh()
+    frozen = world.lakes["local"].status("made")[0].frozen
+    assert frozen > NEG_INF
+    at = datetime.fromtimestamp(frozen / 1_000_000, UTC) - START
+    world.append(int(at.total_seconds() // 60), int(at.total_seconds() // 60), 3)
+
+    with pytest.raises(NotLocalError, match="frozen"):
+        world.lakes["local"].refresh("made", executor="local")
+    assert ["spark"] == [run.plan.executor for run in world.lakes["local"].refresh("made").runs]
+    assert world.lakes["local"].verify("made").is_equal
+
+
 def test_a_column_that_the_query_has_too_is_left_to_spark(tmp_path: Path, spark: SparkSession) -> None:
     """
     The process refuses to compute from a source column that a step of the query would hide, and says which.
@@ -300,7 +353,10 @@ def test_a_column_that_the_query_has_too_is_left_to_spark(tmp_path: Path, spark:
 
 @pytest.mark.parametrize(
     "name",
-    ["sessions", *(pytest.param(name, marks=pytest.mark.slow) for name in ("panes", "filled", "days")), "snapshots"],
+    [
+        *("sessions", *(pytest.param(name, marks=pytest.mark.slow) for name in ("panes", "filled", "days"))),
+        *("snapshots", "state"),
+    ],
 )
 def test_canaries_of_an_engine_need_no_spark(tmp_path: Path, spark: SparkSession, name: str) -> None:
     """

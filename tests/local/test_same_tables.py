@@ -173,8 +173,12 @@ def test_what_has_no_local_form_is_refused(tmp_path: Path, spark: SparkSession) 
     assert [] == lake.history("other", None)
     lake.apply(
         "CREATE MATERIALIZED VIEW running TBLPROPERTIES ('engine' = 'reactive_state', 'time' = 'ts', 'keys' = 'sym') AS "
-        "SELECT ts, sym, cumsum(volume) AS n FROM trades"
+        "SELECT ts, sym, mavg(fee, 2) AS mean FROM trades"
     )
     named = {name: lake.status(name)[0].only_spark for name in ("bars", "other", "running")}
-    assert {"bars": (), "other": ("the function or form soundex",), "running": ("the engine reactive_state",)} == named
+    assert {
+        "bars": (),
+        "other": ("the function or form soundex",),
+        "running": ("avg of decimal(10,2) over a window",),
+    } == named
     assert ["spark"] == [run.plan.executor for run in lake.refresh("other").runs]

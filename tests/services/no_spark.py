@@ -17,6 +17,11 @@ from materializer.api import Materializer
 from materializer.config import Config
 from materializer.core.aggregates.decompose import decompose
 from materializer.core.codec import as_json
+from materializer.core.engines.clock import ClosingClock
+from materializer.core.engines.compile import check_params, measure_names
+from materializer.core.engines.engine_query import EngineQuery
+from materializer.core.engines.queries import reactive_state
+from materializer.core.query.nodes import Named
 from materializer.core.spec.spec import AggregateSpec, Formula
 from materializer.errors import DefinitionError
 from materializer.journal.events import Captured, Repaired, Snapshot
@@ -33,6 +38,14 @@ _OF_RESULTS = {"is_final": "boolean", "is_shown": "boolean", "revision": "int"}
 BY_ROWS = Config(price_tie_ms=60_000)
 """Settings by which rows decide: a lake of a test is too small for prices."""
 RAW = pa.schema([("ts", pa.timestamp("us", "UTC")), ("v", pa.int64())])
+
+
+def _of_state(spec: AggregateSpec) -> list[str]:
+    """Return the columns that results of running state have beside others."""
+    if spec.engine != "reactive_state":
+        return []
+    e = EngineQuery(check_params(spec), (), decompose(spec), ("_t",), measure_names(spec))
+    return sorted(n for n in reactive_state.rows(Named("raw", ()), e, ClosingClock()).names if n.startswith("x_"))
 
 
 @dataclass(frozen=True)
@@ -69,8 +82,18 @@ class Analysed:
     def partial_schema(self) -> list[Field]:
         """As the layout names them, or the results of an engine."""
         if self.spec.is_engine:
-            measures = [f"v_{m.name}" for m in self.spec.measures]
-            names = ["w_start", "w_end", "label", *measures, "n", "first_t", "last_t", *_OF_RESULTS]
+            measures = [f"v_{name}" for name in measure_names(self.spec)]
+            names = [
+                "w_start",
+                "w_end",
+                "label",
+                *measures,
+                "n",
+                "first_t",
+                "last_t",
+                *_of_state(self.spec),
+                *_OF_RESULTS,
+            ]
             return [Field(name, Kind(_OF_RESULTS.get(name, "bigint"))) for name in names]
         return [Field(p.name, Kind("bigint")) for p in decompose(self.spec).partials]
 

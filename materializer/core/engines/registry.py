@@ -21,13 +21,7 @@ ENGINES: Final[Mapping[str, str]] = {
     "count_window": "interval_windows",
     "event_time_window": "event_time_window",
 }
-"""Name of each engine, and the module that holds it in ``core/engines``, and its query in ``core/engines/queries`` or, where only
-Spark computes it, in ``spark/engines``."""
-
-QUERIES: Final = frozenset(
-    {"daily_time_series", "event_time_window", "interval_windows", "session_window", "time_series"}
-)
-"""The modules of ``core/engines/queries``."""
+"""Name of each engine, and the module that holds it in ``core/engines``, and its query in ``core/engines/queries``."""
 
 CLASSES: Final[Mapping[str, str]] = {
     "time_series": "TimeSeries",
@@ -54,15 +48,9 @@ def engine_class(engine: str) -> type[WindowEngine]:
     return cast("type[WindowEngine]", found)
 
 
-def has_query(engine: str) -> bool:
-    """Return whether the query of an engine is a value, which all executors carry out."""
-    return ENGINES[engine] in QUERIES
-
-
 def query_module(engine: str) -> Any:
-    """Return the module that holds the query of an engine as a value; None where only Spark has one."""
-    module = ENGINES[engine]
-    return import_module(f"materializer.core.engines.queries.{module}") if module in QUERIES else None
+    """Return the module that holds the query of an engine."""
+    return import_module(f"materializer.core.engines.queries.{ENGINES[engine]}")
 
 
 def about(spec: AggregateSpec) -> About:

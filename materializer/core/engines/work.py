@@ -112,7 +112,10 @@ def continues(engine: WindowEngine, work: Work) -> bool:
     """Return whether results of some work continue from stored results below the frozen boundary, and not from raw rows alone."""
     if work.since == NEG_INF:
         return False
-    return bool(engine.fills_on or engine.lookback) or (work.parts is None and engine.resumes_from != "nothing")
+    if work.parts is None:
+        return bool(engine.fills_on or engine.lookback) or engine.resumes_from != "nothing"
+    reaches_below = any(part.raw_start <= work.since for part in work.parts)
+    return engine.fills_on or bool(engine.lookback and reaches_below)
 
 
 def together(*found: ChangedKeys) -> ChangedKeys:

@@ -12,9 +12,9 @@ The methods of a node build the next one. Nodes are equal if they were built ali
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from materializer.core.spec.table_names import quoted
 
@@ -25,6 +25,31 @@ On: TypeAlias = tuple[tuple[str, str, str], ...]
 Frame: TypeAlias = tuple[Literal["rows", "range"], int | None, int | None]
 """Kind, first and last offset from the current row; None is without bound."""
 EQUAL: Final = "<=>"
+
+
+class PassFunction(Protocol):
+    """A function of the ordered rows of a key, which no text says; a value, of which equal ones do the same."""
+
+    def code(self) -> Callable[..., tuple[list[Any], ...]]:
+        """Return a function of a list for each column that is taken; it returns one for each column that is made.
+
+        Spark's workers run it, which may not have this package: the function refers to nothing in it.
+        """
+
+
+@dataclass(frozen=True)
+class Folded:
+    """What a fold takes, and what it makes.
+
+    Args:
+        fold: The function.
+        takes: Columns, of types that Python has.
+        makes: Name and type of each column, ``double`` or ``bigint``.
+    """
+
+    fold: PassFunction
+    takes: tuple[str, ...]
+    makes: Columns
 
 
 @dataclass(frozen=True)
@@ -93,6 +118,16 @@ class Query:
             more: Further columns.
         """
         return Over(self, tuple(by), tuple(order), frame, (*columns, *more.items()))
+
+    def fold(self, by: Sequence[str], place: str, folds: Sequence[Folded]) -> Query:
+        """Return rows with further columns that Python makes in a pass over the ordered rows with the same keys.
+
+        Args:
+            by: The columns of the keys.
+            place: The column that numbers the rows of a key.
+            folds: What is made of them.
+        """
+        return Pass(self, tuple(by), place, tuple(folds))
 
     def explode(self, name: str, values: str, *, outer: bool = False) -> Query:
         """Return a row for each element of an array, which is a further column.
@@ -210,6 +245,25 @@ class Over(_OfOne):
 
 
 @dataclass(frozen=True)
+class Pass(_OfOne):
+    """Rows with what a pass over those of their keys makes; see :meth:`Query.fold`."""
+
+    by: tuple[str, ...]
+    place: str
+    folds: tuple[Folded, ...]
+
+    @property
+    def made(self) -> Columns:
+        """Name and type of each column that is made."""
+        return tuple(column for of in self.folds for column in of.makes)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns, in order."""
+        return (*self.input.names, *(name for name, _ in self.made))
+
+
+@dataclass(frozen=True)
 class Explode(_OfOne):
     """A row for each element; see :meth:`Query.explode`."""
 
@@ -278,6 +332,8 @@ def hidden_in(query: Query) -> set[str]:
                 made = {name for name, text in node.columns if text not in {name, quoted(name)}}
             case Over():
                 made = {name for name, _ in node.columns}
+            case Pass():
+                made = {name for name, _ in node.made}
             case Explode():
                 made = {node.name}
             case Join():

@@ -105,11 +105,8 @@ class FeedLimit:
         with suppress(MaterializerError):  # damaged partials: the refresh reports them
             stored = _estimate(self.stored(), spans)
         config = self.config
-        from materializer.core.engines.registry import has_query  # noqa: PLC0415 (only large feeds need it)
-
         is_local = (
             config.executor != "spark"
-            and (not self.engine or has_query(self.engine))
             and raw.likely_rows <= config.rows_here
             and raw.rows <= OPENED * config.rows_here
             and raw.bytes <= OPENED * config.read_bytes

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from importlib import import_module
-from typing import Final, Protocol, cast
+from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as sf
@@ -22,26 +21,20 @@ from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.compile import carried_columns, measure_names
 from materializer.core.engines.engine_query import END, KNOWN_MAX, PART, TIME, Before, EngineQuery, engine_of
 from materializer.core.engines.reactive_state import ARGUMENT, ORDINAL
-from materializer.core.engines.registry import ENGINES, query_module
+from materializer.core.engines.registry import query_module
 from materializer.core.engines.work import Part
 from materializer.core.spec.table_names import quoted
 from materializer.core.time.spans import EVERYTHING, SpanSet
 from materializer.spark.query import compute as c
 from materializer.spark.query.compare import is_same
 from materializer.spark.query.render import named, rendered
+from materializer.spark.query.types import is_storable
 
 IDENTITY: Final = ("w_start", "w_end", "label", "x_ordinal")
 """Columns that, together with the keys, identify a result row."""
 _OPEN_END: Final = 2**62
 MAX_INLINE: Final = 64
 """Maximum number of parts that the query holds as constants; more parts are joined."""
-
-
-class QueryOfFrames(Protocol):
-    """The Spark part of an engine."""
-
-    def rows(self, raw: DataFrame, e: EngineQuery, at: ClosingClock) -> DataFrame:
-        """Return result rows; see :mod:`materializer.core.engines.engine_query`."""
 
 
 def prepared(definition: Definition, frame: DataFrame, spans: SpanSet | None = None) -> DataFrame:
@@ -75,7 +68,7 @@ def results(definition: Definition, raw: DataFrame, at: ClosingClock, before: Be
         ``slice``, keys, ``_part``, and the columns of the partials table.
     """
     found = _results(definition, raw, replace(EngineQuery.of(definition), before=before), at)
-    extra = sorted(name for name in found.columns if name.startswith("x_") and _is_stored(definition, name))
+    extra = sorted(name for name in found.columns if name.startswith("x_") and _is_stored(definition, found, name))
     ticks = engine_of(definition).slice_ticks
     first = f"(w_start - pmod(w_start, {ticks}L))"
     return found.select(
@@ -91,18 +84,16 @@ def results(definition: Definition, raw: DataFrame, at: ClosingClock, before: Be
     )
 
 
-def _is_stored(definition: Definition, name: str) -> bool:
-    """Return whether the partials table has a column; a table of an older version has no arguments."""
+def _is_stored(definition: Definition, found: DataFrame, name: str) -> bool:
+    """Return whether the partials table has a column: arguments only of types that tables hold, and none in one of an older version."""
     columns = dict(definition.partial_columns)
-    return not columns or name in columns or not name.startswith(ARGUMENT)
+    if name in columns or not name.startswith(ARGUMENT):
+        return True
+    return not columns and is_storable(found.schema[name].dataType)
 
 
 def _results(definition: Definition, raw: DataFrame, e: EngineQuery, at: ClosingClock) -> DataFrame:
-    engine = definition.spec.engine
-    query = query_module(engine)
-    if query is None:
-        frames = cast("QueryOfFrames", import_module(f"materializer.spark.engines.{ENGINES[engine]}"))
-        return frames.rows(raw, e, at)
+    query = query_module(definition.spec.engine)
     given = {"raw": raw}
     if e.before is not None:
         given["before"] = e.before.windows

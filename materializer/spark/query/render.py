@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as sf
+from pyspark.sql import types as st
 
 from materializer.core.query.nodes import (
     EQUAL,
@@ -18,12 +20,19 @@ from materializer.core.query.nodes import (
     Join,
     Named,
     Over,
+    Pass,
     Project,
     Query,
     Union,
 )
 from materializer.core.spec.table_names import quoted
 from materializer.spark.query import compute as c
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_MADE: Final = {"double": st.DoubleType(), "bigint": st.LongType()}
+"""The types of what a pass makes."""
 
 
 def named(name: str, frame: DataFrame) -> Named:
@@ -64,6 +73,11 @@ def _frame(node: Query, of: Sequence[DataFrame], frames: Mapping[str, DataFrame]
         case Over():
             over = _framed(_over(node), node.frame)
             return of[0].select("*", *[sf.expr(text).over(over).alias(name) for name, text in node.columns])
+        case Pass():
+            made = [st.StructField(name, _MADE[kind]) for name, kind in node.made]
+            stored = [st.StructField(f.name, f.dataType) for f in of[0].schema]
+            grouped = of[0].groupBy(*map(quoted, node.by))
+            return grouped.applyInArrow(_passing(node), st.StructType([*stored, *made]))
         case Explode():
             return of[0].select("*", sf.expr(f"explode{'_outer' * node.outer}({node.values})").alias(node.name))
         case Join():
@@ -73,6 +87,25 @@ def _frame(node: Query, of: Sequence[DataFrame], frames: Mapping[str, DataFrame]
         case Union():
             return reduce(lambda all_, more: all_.unionByName(more, allowMissingColumns=True), of)
     raise TypeError(node)
+
+
+def _passing(node: Pass) -> Callable[[pa.Table], pa.Table]:
+    """Return the function that Spark's workers run over the rows of a key; it refers to nothing in this package, either."""
+    place = node.place
+    folds = [(of.fold.code(), of.takes, of.makes) for of in node.folds]
+
+    def passed(table: pa.Table) -> pa.Table:
+        import pyarrow as pa
+
+        kinds = {"double": pa.float64(), "bigint": pa.int64()}
+        table = table.sort_by(place)
+        for code, takes, makes in folds:
+            found = code(*(table[name].to_pylist() for name in takes))
+            for (name, kind), values in zip(makes, found, strict=True):
+                table = table.append_column(name, pa.array(values, kinds[kind]))
+        return table
+
+    return passed
 
 
 def _holds(condition: tuple[str, str, str]) -> Column:

@@ -101,6 +101,58 @@ def test_a_daily_time_series_is_kept_true_without_spark(tmp_path: Path, key_purg
     assert [("local", 0)] * 2 == [(run.report.executor, run.report.jobs) for made in (first, late) for run in made.runs]
 
 
+def test_running_state_is_kept_true_without_spark(tmp_path: Path) -> None:
+    """
+    A late row moves the state of all rows after it, which goes on from the stored row before it; the row before is looked at.
+    """
+    lake = LocalLake(tmp_path)
+    lake.add(*((t * 10 * MINUTE, 2**t) for t in range(6)))
+    measures = {"v": "cumsum(v)", "n": "deltas(v)"}
+    lake.opened.define("made", str(lake.root / "raw"), time="ts", measures=measures, engine="reactive_state")
+    first = lake.opened.refresh("made")
+    lake.add((25 * MINUTE, 100))
+    late = lake.opened.refresh("made")
+
+    assert minutes(lake, "v", "n", "revision") == [
+        *((0, 1, None, 0), (10, 3, 1, 0), (20, 7, 2, 0), (25, 107, 96, 0)),
+        *((30, 115, -92, 1), (40, 131, 8, 1), (50, 163, 16, 1)),
+    ]
+    runs = [run.report for report in (first, late) for run in report.runs]
+    assert [("local", 6), ("local", 5)] == [(report.executor, report.rows_read) for report in runs]
+
+
+def test_a_running_sum_goes_on_from_the_stored_one(tmp_path: Path) -> None:
+    """
+    Where nothing is looked back on, no row before the late one is read.
+    """
+    lake = LocalLake(tmp_path)
+    lake.add((0, 1), (10 * MINUTE, 2))
+    measures = {"v": "cumsum(v)"}
+    lake.opened.define("made", str(lake.root / "raw"), time="ts", measures=measures, engine="reactive_state")
+    lake.opened.refresh("made")
+    lake.add((20 * MINUTE, 4))
+
+    [run] = lake.opened.refresh("made").runs
+
+    assert [(0, 1), (10, 3), (20, 7)] == minutes(lake, "v")
+    assert ("local", 1) == (run.report.executor, run.report.rows_read)
+
+
+def test_rows_that_are_equal_have_one_order(tmp_path: Path) -> None:
+    """
+    The place of each, the sum and the number of rows so far say the same order.
+    """
+    lake = LocalLake(tmp_path, rows=100_000, size=1 << 30)
+    lake.add(*[(0, 1)] * 20_000)
+    measures = {"v": "cumsum(v)", "n": "cumcount(v)"}
+    lake.opened.define("made", str(lake.root / "raw"), time="ts", measures=measures, engine="reactive_state")
+    lake.opened.refresh("made")
+
+    [partials] = (lake.root / "made" / "partials").iterdir()
+    rows = DeltaTable(str(partials)).to_pyarrow_table().to_pylist()
+    assert {(n, n, n) for n in range(1, 20_001)} == {(r["x_ordinal"], r["v_v"], r["v_n"]) for r in rows}
+
+
 @pytest.mark.parametrize(
     ("parts", "reason"),
     [

@@ -68,6 +68,9 @@ def bounds(history: History) -> ClosingClock:
     return ClosingClock(as_of=history.now.as_of, global_max=history.now.global_max)
 
 
+KINDS = {"string": pa.string(), "int": pa.int32(), "double": pa.float64(), "bigint": pa.int64()}
+
+
 def frame(spark: SparkSession, rows: Sequence[tuple[Any, ...]], *, lasting: bool, more: str = "") -> DataFrame:
     """Return a frame of raw rows, with columns *more* at the end."""
     return spark.createDataFrame(list(rows), FIELDS + (", _end bigint" if lasting else "") + more)
@@ -149,22 +152,23 @@ Compute = Callable[[Sequence[tuple[Any, ...]], bool], list[Any]]
 """Returns the results of raw rows, which may have an end."""
 
 
-def computing(executor: str, spark: SparkSession, query: Any, e: EngineQuery, at: ClosingClock) -> Compute:
-    """Return what computes the results of a query by an executor."""
+def computing(
+    executor: str, spark: SparkSession, query: Any, e: EngineQuery, at: ClosingClock, more: str = ""
+) -> Compute:
+    """Return what computes the results of a query by an executor, over rows with columns *more* at the end."""
 
     def by_spark(rows: Sequence[tuple[Any, ...]], lasting: bool) -> list[Any]:
-        raw = frame(spark, rows, lasting=lasting)
+        raw = frame(spark, rows, lasting=lasting, more=more)
         return rendered(query.rows(named("raw", raw), e, at), {"raw": raw}).collect()
 
     def here(rows: Sequence[tuple[Any, ...]], lasting: bool) -> list[Any]:
-        fields = [tuple(f.split(" ")) for f in (FIELDS + (", _end bigint" if lasting else "")).split(", ")]
-        kinds = {"string": pa.string(), "int": pa.int32(), "double": pa.float64(), "bigint": pa.int64()}
-        schema = pa.schema([(name, kinds[kind]) for name, kind in fields])
+        fields = [tuple(f.split(" ")) for f in (FIELDS + (", _end bigint" if lasting else "") + more).split(", ")]
+        schema = pa.schema([(name, KINDS[kind]) for name, kind in fields])
         table = pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema)
         statement = local.rendered(query.rows(Named("raw", tuple(fields)), e, at))
         with opened() as connection:
             connection.register("raw", table)
-            found = connection.query(statement.sql)
+            found = connection.query(connection.prepared(statement))
         assert found.column_names == list(statement.kinds)
         return [SparkRow(**row) for row in found.to_pylist()]
 

@@ -1,4 +1,4 @@
-"""The query of running state against lists of values, and against itself when it goes on from kept rows."""
+"""The query of running state against lists of values, between executors, and against itself when it goes on from kept rows."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from materializer.core.engines.clock import ClosingClock
+from materializer.core.engines.queries import reactive_state
 from materializer.core.engines.ranges import Range
-from materializer.spark.engines import reactive_state
+from materializer.spark.query.render import named, rendered
 from tests.core.engines.histories import Kind, Result
 from tests.core.engines.naive_state import params_of
 from tests.spark.engines import frames
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
+
+    from materializer.core.engines.engine_query import EngineQuery
 
 Values = list[float | None]
 N = 3
@@ -100,25 +103,27 @@ def without_part(row: Row) -> dict[str, Any]:
     return {name: value for name, value in row.asDict().items() if name != "_part"}
 
 
+TEXTS = [list(FUNCTIONS), [t for t in FUNCTIONS if t.startswith(("m", "p"))]]
+
+
 @pytest.mark.one_of(2)
-@pytest.mark.parametrize("texts", [list(FUNCTIONS), [t for t in FUNCTIONS if t.startswith(("m", "p"))]])
-def test_rows_are_those_of_plain_lists(spark: SparkSession, rng: random.Random, texts: list[str]) -> None:
+@pytest.mark.parametrize("executor", frames.EXECUTORS)
+@pytest.mark.parametrize("texts", TEXTS, ids=["all", "looking back"])
+def test_rows_are_those_of_plain_lists(
+    spark: SparkSession, rng: random.Random, texts: list[str], executor: str
+) -> None:
     """
-    Every function, over all rows; and going on from kept rows gives the same rows to the last bit.
+    Every function, over all rows; and going on from kept rows gives the same rows to the last bit, as the other executor does.
     """
     histories = frames.drawn(rng, Kind(most=12))
     p = params_of(*texts)
     e = frames.query_of(p, {name: "" for name, _ in p.metrics})
-    full = {
-        is_before: states(
-            reactive_state.rows(
-                frames.frame(spark, frames.all_rows(histories, lasting=False, before=is_before), lasting=False),
-                e,
-                ClosingClock(),
-            ).collect()
-        )
-        for is_before in (True, False)
-    }
+    types = dict(_types(spark, e))
+
+    def compute(rows: list[tuple[Any, ...]], more: str = "", by: str = executor) -> list[Row]:
+        return frames.computing(by, spark, reactive_state, e, ClosingClock(), more)(rows, False)
+
+    full = {b: states(compute(frames.all_rows(histories, lasting=False, before=b))) for b in (True, False)}
     for key, history in histories.items():
         ordered = sorted(history.after)
         values = [None if row.v is None else row.v / 10 for row in ordered]
@@ -132,15 +137,17 @@ def test_rows_are_those_of_plain_lists(spark: SparkSession, rng: random.Random, 
         for key in histories
     }
     plans = frames.planned(histories, kept, p.ranges)
-    carried = [f for f in _schema(spark, e) if f.name.startswith("x_")]
+    carried = [name for name in types if name.startswith("x_")]
 
     def carry(key: frames.Key, r: Range) -> tuple[Any, ...]:
         older = [row for row in full[True].get(key, []) if row.w_start < r.start]
-        return tuple(older[-1][f.name] if older else None for f in carried)
+        return tuple(older[-1][name] if older else None for name in carried)
 
-    more = "".join(f", _carry_{f.name} {f.dataType.simpleString()}" for f in carried)
+    more = "".join(f", _carry_{name} {types[name]}" for name in carried)
     raw = frames.part_rows(histories, kept, plans, lasting=False, carry=carry)
-    found = reactive_state.rows(frames.frame(spark, raw, lasting=False, more=more), e, ClosingClock()).collect()
+    found = compute(raw, more)
+    other = compute(raw, more, "local" if executor == "spark" else "spark")
+    assert sorted(map(repr, map(without_part, found))) == sorted(map(repr, map(without_part, other)))
     cuts = {number: r for mine in plans.values() for number, r in mine}
     anew = states([row for row in found if frames.is_inside(row.w_start, [cuts[row["_part"]]])])
     for key in histories:
@@ -150,8 +157,9 @@ def test_rows_are_those_of_plain_lists(spark: SparkSession, rng: random.Random, 
 
 
 @pytest.mark.one_of(2)
-@pytest.mark.parametrize("texts", [list(FUNCTIONS), [t for t in FUNCTIONS if t.startswith(("m", "p"))]])
-def test_rows_look_back_on_kept_ones(spark: SparkSession, rng: random.Random, texts: list[str]) -> None:
+@pytest.mark.parametrize("executor", frames.EXECUTORS)
+@pytest.mark.parametrize("texts", TEXTS, ids=["all", "looking back"])
+def test_rows_look_back_on_kept_ones(spark: SparkSession, rng: random.Random, texts: list[str], executor: str) -> None:
     """
     From a bound on, rows are those of all rows to the last bit, where the last kept ones below it stand before them: nothing is
     evaluated over these, of whose columns there are none.
@@ -160,26 +168,24 @@ def test_rows_look_back_on_kept_ones(spark: SparkSession, rng: random.Random, te
     p = params_of(*texts, "1 / coalesce(id + 1, 0)", f"msum(1 DIV coalesce(id + 1, 0), {N})")
     e = frames.query_of(p, {name: "" for name, _ in p.metrics})
     rows = frames.all_rows(histories, lasting=False)
-    full = states(reactive_state.rows(frames.frame(spark, rows, lasting=False), e, ClosingClock()).collect())
+    full = states(frames.computing(executor, spark, reactive_state, e, ClosingClock())(rows, False))
     bound = rng.randint(-6, 6)
-    fields = [f for f in _schema(spark, e) if f.name.startswith("x_")]
-    arguments = [f for f in fields if f.name in {"x_ordinal", *p.arguments.values()}]
-    carried = [f for f in fields if p.is_cumulative and f.name not in p.arguments.values()]
+    fields = [(name, kind) for name, kind in _types(spark, e) if name.startswith("x_")]
+    arguments = [(name, kind) for name, kind in fields if name in {"x_ordinal", *p.arguments.values()}]
+    carried = [(name, kind) for name, kind in fields if p.is_cumulative and name not in p.arguments.values()]
 
     lines: list[tuple[Any, ...]] = []
     for key, history in histories.items():
         below = [row for row in full.get(key, []) if row.w_start < bound]
-        carry = [below[-1][f.name] if below else None for f in carried]
+        carry = [below[-1][name] if below else None for name, _ in carried]
         above = [row for row in history.after if row.t >= bound]
         lines += [(*frames.cells(key, row, 0, None, lasting=False), *[None] * len(arguments), *carry) for row in above]
         kept = below[-p.lookback :]
-        lines += [(key, None, None, r.w_start, 0, None, *[r[f.name] for f in arguments], *carry) for r in kept]
+        lines += [(key, None, None, r.w_start, 0, None, *[r[name] for name, _ in arguments], *carry) for r in kept]
     rng.shuffle(lines)
-    more = "".join(f", _kept_{f.name} {f.dataType.simpleString()}" for f in arguments)
-    more += "".join(f", _carry_{f.name} {f.dataType.simpleString()}" for f in carried)
-    found = states(
-        reactive_state.rows(frames.frame(spark, lines, lasting=False, more=more), e, ClosingClock()).collect()
-    )
+    more = "".join(f", _kept_{name} {kind}" for name, kind in arguments)
+    more += "".join(f", _carry_{name} {kind}" for name, kind in carried)
+    found = states(frames.computing(executor, spark, reactive_state, e, ClosingClock(), more)(lines, False))
 
     assert {"x_arg0", f"x_arg{len(p.calls) - 1}"} == {*p.arguments.values()}
     for key, mine in full.items():
@@ -187,22 +193,23 @@ def test_rows_look_back_on_kept_ones(spark: SparkSession, rng: random.Random, te
         assert wanted == list(map(without_part, found.get(key, [])))
 
 
-def _schema(spark: SparkSession, e: Any) -> Any:
-    return reactive_state.rows(frames.frame(spark, [], lasting=False), e, ClosingClock()).schema
+def _types(spark: SparkSession, e: EngineQuery) -> list[tuple[str, str]]:
+    raw = frames.frame(spark, [], lasting=False)
+    return rendered(reactive_state.rows(named("raw", raw), e, ClosingClock()), {"raw": raw}).dtypes
 
 
-def test_the_filter_chooses_what_is_shown_and_never_what_counts(spark: SparkSession) -> None:
+@pytest.mark.parametrize("executor", frames.EXECUTORS)
+def test_the_filter_chooses_what_is_shown_and_never_what_counts(spark: SparkSession, executor: str) -> None:
     """
     It may name columns of the row and metrics; null lets nothing through.
     """
     rows = [("a", i, v, i, 0, None) for i, v in enumerate((1.0, 2.0, None, -1.0))]
     p = params_of("cumsum(v)", "ema(v, 1)", filter="m0 > 1 AND v > 0")
+    e = frames.query_of(p, dict(p.metrics))
 
-    found = reactive_state.rows(
-        frames.frame(spark, rows, lasting=False), frames.query_of(p, dict(p.metrics)), ClosingClock()
-    )
+    found = frames.computing(executor, spark, reactive_state, e, ClosingClock())(rows, False)
 
-    assert [(r.v_m0, r.is_shown) for r in found.orderBy("w_start").collect()] == [
+    assert [(r.v_m0, r.is_shown) for r in sorted(found, key=lambda r: r.w_start)] == [
         (1.0, False),
         (3.0, True),
         (3.0, False),
@@ -217,10 +224,11 @@ def test_running_sums_keep_their_type(spark: SparkSession) -> None:
     raw = frames.frame(spark, [("a", 1, 1.0, 0, 0, None), ("a", 2, 2.5, 1, 0, None)], lasting=False)
     p = params_of("cumsum(CAST(v AS decimal(10, 2)))", "cumsum(id)")
     e = frames.query_of(p, dict(p.metrics))
-    full = reactive_state.rows(raw, e, ClosingClock())
+    full = rendered(reactive_state.rows(named("raw", raw), e, ClosingClock()), {"raw": raw})
     first = full.where("w_start = 0").selectExpr("x_at _carry_x_at", "x_s0 _carry_x_s0", "x_s1 _carry_x_s1")
 
-    rest = reactive_state.rows(raw.where("_t = 1").crossJoin(first), e, ClosingClock())
+    on = raw.where("_t = 1").crossJoin(first)
+    rest = rendered(reactive_state.rows(named("raw", on), e, ClosingClock()), {"raw": on})
 
     assert [f.dataType for f in rest.schema] == [f.dataType for f in full.schema]
     assert rest.collect() == full.where("w_start = 1").collect()
