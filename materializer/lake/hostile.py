@@ -89,7 +89,7 @@ def refuse_irregular(table: str, names: Iterable[str]) -> None:
 
 
 def content_beside(place: str) -> bytes:
-    """Return the content of a file of ours beside our tables, which may have been replaced by whoever writes there.
+    """Return the content of a file of ours beside our tables, which others may have replaced.
 
     Args:
         place: A file of at most :data:`MOST_BESIDE` bytes.

@@ -16,7 +16,6 @@ from materializer.core.refresh.plan import CAME, INSERTED, WENT, Merge, Plan, Re
 from materializer.core.spec.table_names import quoted as spark_quoted
 from materializer.core.time.spans import Span, SpanSet
 from materializer.journal.events import SourceIdentity
-from materializer.local.clocks import CLOCK_COLUMNS, with_clock
 from materializer.local.finals import FEW_SPANS, compiled_text, finalise
 from materializer.local.kinds import BUG, NotLocal, bugs_left_to_spark, quoted
 from materializer.local.reading import LocalReader
@@ -397,6 +396,8 @@ class _Run:
         if (clock := clock_of_start(definition.grid, time, near)) is None:
             start = compiled_text(bucket_start_sql(definition.grid, time, near), forms.columns)
         else:
+            from materializer.local.clocks import CLOCK_COLUMNS, with_clock
+
             micros, every = compiled_text(clock.micros, forms.columns), f"* EXCLUDE ({', '.join(CLOCK_COLUMNS)})"
             counting = with_clock(self.connection, f"clock_{name}", counting, clock, micros)
             start = compiled_text(clock.edge, CLOCK_COLUMNS)

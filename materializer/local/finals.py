@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 from materializer.core.compiled.bucket_sql import clock_of_end, ends_sql
 from materializer.core.compiled.definition import SLICE, Definition, key_column
-from materializer.local.clocks import CLOCK_COLUMNS, with_clock
 from materializer.local.kinds import Kind, quoted
 
 if TYPE_CHECKING:
@@ -46,6 +45,7 @@ def finalise(
     import pyarrow as pa
 
     from materializer.lake.arrow import plain
+    from materializer.local.clocks import CLOCK_COLUMNS, with_clock
 
     spec = definition.spec
     stored = {SLICE: forms.partials[SLICE]}

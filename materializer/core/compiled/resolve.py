@@ -60,16 +60,6 @@ def resolve(spec: AggregateSpec, schema: Sequence[tuple[str, str]]) -> Aggregate
     )
 
 
-def is_same_type(one: str | None, other: str) -> bool:
-    """Return whether a column kept its type, whatever the case of the fields of a struct: Spark reads them in any, and 0.1.0 stored small letters.
-
-    Examples:
-        >>> is_same_type("struct<land:string>", "struct<Land:string>"), is_same_type(None, "int")
-        (True, False)
-    """
-    return one is not None and one.lower() == other.lower()
-
-
 def _missing(spec: AggregateSpec, columns: dict[str, tuple[str, str]]) -> list[Problem]:
     problems = []
     names = tuple(name for name, _ in columns.values())

@@ -10,6 +10,16 @@ _DIGITS: Final = {"tinyint": 10, "smallint": 10, "int": 10, "bigint": 20}
 """Digits of the least decimal to which Delta widens a whole number."""
 
 
+def is_same_type(one: str | None, other: str) -> bool:
+    """Return whether a column has the type that it had, whatever the case of the fields of a struct: Spark reads them in any, and 0.1.0 stored small letters.
+
+    Examples:
+        >>> is_same_type("struct<land:string>", "struct<Land:string>"), is_same_type(None, "int")
+        (True, False)
+    """
+    return one is not None and one.lower() == other.lower()
+
+
 def is_wider(now: str, before: str) -> bool:
     """Return whether a column of type *before* may have become one of type *now* without another value.
 

@@ -10,8 +10,8 @@ from materializer.core.aggregates.decompose import decompose
 from materializer.core.aggregates.parts import normalised
 from materializer.core.compiled.definition import SLICE
 from materializer.core.compiled.fingerprint import data_fingerprint
-from materializer.core.compiled.resolve import is_same_type
 from materializer.core.spec.spec import AggregateSpec, TimeType
+from materializer.core.spec.widening import is_same_type
 from materializer.core.time.grid import build as grid_of
 from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
 from materializer.journal.events import SourceIdentity

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 from materializer.core.aggregates.decompose import decompose
 from materializer.core.aggregates.parts import column_of
 from materializer.core.aggregates.rollup import calls_of
-from materializer.core.compiled.resolve import is_same_type, resolve
+from materializer.core.compiled.resolve import resolve
 from materializer.core.refresh.invalidation import Cause, Entry
 from materializer.core.spec.spec import AggregateSpec
-from materializer.core.spec.widening import is_wider
+from materializer.core.spec.widening import is_same_type, is_wider
 from materializer.core.sql.functions import names_in
 from materializer.core.time.spans import NEG_INF, POS_INF, Span
 from materializer.errors import MaterializerError, NotIncrementalError, SourceSchemaChangedError, TableNotFoundError

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from materializer.core.compiled.resolve import is_same_type
-from materializer.core.spec.widening import is_wider
+from materializer.core.spec.widening import is_same_type, is_wider
 from materializer.errors import SourceSchemaChangedError
 from materializer.journal.state import AggregateState, spec_of
 from materializer.lake.capture import source_marks

@@ -395,10 +395,7 @@ def past_clock(state: AggregateState, definition: Timed, version: int | None, no
     """
     grid = definition.grid
     latest = None if now is None else latest_instant(now, grid)
-    if latest is None or state.extent_end <= latest:
-        return None
-    edge = clock_edge(latest, grid)
-    if state.extent_end <= edge:
+    if latest is None or state.extent_end <= latest or state.extent_end <= (edge := clock_edge(latest, grid)):
         return None
     extent = None
     with suppress(MaterializerError):
@@ -417,9 +414,9 @@ def _withheld(state: AggregateState) -> SpanSet:
     withheld = SpanSet()
     for e in state.ended:
         if e.outcome in ("done", "switched"):
-            held = e.verdict.get("held")
-            if withheld or held:
-                withheld = (withheld - SpanSet.of(e.window)) | SpanSet.from_json(held or [])
+            pieces = e.verdict.get("held")
+            if withheld or pieces:
+                withheld = (withheld - SpanSet.of(e.window)) | SpanSet.from_json(pieces or [])
         elif e.verdict:
             withheld = withheld | SpanSet.of(e.window)
     return withheld
