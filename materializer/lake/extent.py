@@ -8,10 +8,8 @@ Every answer errs on the side of "may contain rows": a file without statistics m
 from __future__ import annotations
 
 import json
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
@@ -21,9 +19,10 @@ from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import Span, SpanSet
 from materializer.errors import NOTHING, SourceDamagedError, SourceSchemaChangedError
 from materializer.lake.failures import translated
-from materializer.lake.hostile import refuse_outside
+from materializer.lake.file_times import FileStat, FileTimes, column_of
+from materializer.lake.hostile import TWO_DOTS, refuse_outside
 from materializer.lake.keys import Within, may_hold
-from materializer.lake.statistics import DAY, FileRange, TimeColumn, column_bounds, partition_bounds
+from materializer.lake.statistics import DAY, FileRange, TimeColumn, column_bounds, partition_bounds, unit
 from materializer.lake.table import DeltaFolder
 from materializer.lake.types import columns_of
 
@@ -32,16 +31,6 @@ if TYPE_CHECKING:
 
 _INTEGERS: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
 """Types of an integer time; all of them are read alike."""
-
-
-@dataclass(frozen=True, slots=True)
-class FileStat:
-    """One data file: its rows, its size, and the half-open time range that contains its rows."""
-
-    rows: int
-    bytes: int
-    start: int
-    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,27 +73,39 @@ class Extent:
     """
 
     version: int
-    files: tuple[FileStat, ...]
+    files: Sequence[FileStat]
     unknown: Unknown = Unknown()
     null_times: int | None = 0
 
     @property
+    def _times(self) -> FileTimes:
+        return FileTimes.of(self.files)
+
+    @property
     def hull(self) -> Span | None:
         """The smallest span that contains all files with known times; None if there are none."""
-        return Span(self.files[0].start, max(f.end for f in self.files)) if self.files else None
+        return self._times.hull
+
+    @property
+    def rows(self) -> int:
+        """The rows of all files with known times."""
+        return self._times.rows
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of all files with known times."""
+        return self._times.bytes
 
     def newest_before(self, edge: int) -> int | None:
         """Return the newest time before *edge* at which the files are known to have a row; None if no row is known.
 
         Of a file that extends beyond the edge, only the time of its first row is used.
         """
-        known = (f.end - 1 if f.end <= edge else f.start for f in self.files if f.start < edge)
-        return max(known, default=None)
+        return self._times.newest_before(edge)
 
     def since(self, start: int) -> Extent:
         """Return the files that may have rows from an instant on, as far as these rows are concerned."""
-        later = tuple(replace(f, start=max(f.start, start)) for f in self.files if f.end > start)
-        return replace(self, files=tuple(sorted(later, key=lambda f: f.start)))
+        return replace(self, files=self._times.since(start))
 
     def rows_in(self, spans: SpanSet) -> int:
         """Return the estimated rows in *spans*; files without statistics count whole."""
@@ -113,20 +114,20 @@ class Extent:
     def estimate(self, spans: SpanSet) -> ReadEstimate:
         """Return the cost of reading *spans*."""
         unknown = self.unknown if spans else Unknown()
-        rows, size, count, likely = unknown.rows, unknown.bytes, unknown.files, float(unknown.rows)
-        is_exact = count == 0
-        for file, covered in _overlaps(self.files, spans):
-            rows, size, count = rows + file.rows, size + file.bytes, count + 1
-            length = file.end - file.start
-            likely += file.rows * covered / length
-            is_exact = is_exact and covered == length
-        return ReadEstimate(rows, size, count, round(likely), is_exact)
+        met, likely, is_whole = self._times.inside(spans)
+        return ReadEstimate(
+            unknown.rows + met.rows,
+            unknown.bytes + met.bytes,
+            unknown.files + len(met),
+            round(unknown.rows + likely),
+            is_whole and unknown.files == 0,
+        )
 
     def present(self, spans: SpanSet) -> SpanSet:
         """Return the part of *spans* that may hold rows."""
         if self.unknown.files:
             return spans
-        return SpanSet.union(Span(f.start, f.end) for f in _near(self.files, spans)) & spans
+        return self._times.near(spans).spans & spans
 
 
 def files(path: str, version: int, column: str, time_type: TimeType, within: Within | None = None) -> Extent:
@@ -153,11 +154,19 @@ def files(path: str, version: int, column: str, time_type: TimeType, within: Wit
 def _files(path: str, version: int, column: str, time_type: TimeType, within: Within | None) -> Extent:
     with DeltaFolder.at(path).reading(version) as table:
         _refuse_other_type(table, column, time_type)
-        all_files = list(file_bounds(table, time_column(table, column, time_type), within))
+        time = time_column(table, column, time_type)
+        actions = _listed(table, within)
+        _refuse(table, actions)
+        if time.is_partition or not _is_whole(actions, time):
+            return _one_by_one(version, _bounds(actions, time))
+        return _together(version, actions, time)
+
+
+def _one_by_one(version: int, found: Iterator[tuple[str, int, FileRange]]) -> Extent:
     known: list[FileStat] = []
     unknown, null_times = Unknown(), 0
     are_nulls_known = True
-    for _, size, bounds in all_files:
+    for _, size, bounds in found:
         if bounds.nulls is None and bounds.rows != 0:
             are_nulls_known = False
         null_times += bounds.nulls or 0
@@ -167,7 +176,35 @@ def _files(path: str, version: int, column: str, time_type: TimeType, within: Wi
             rows = 1 if bounds.rows is None else bounds.rows
             unknown = Unknown(unknown.files + 1, unknown.rows + rows, unknown.bytes + size)
     known.sort(key=lambda f: (f.start, f.end))
-    return Extent(version, tuple(known), unknown, null_times if are_nulls_known else None)
+    return Extent(version, FileTimes.of(known), unknown, null_times if are_nulls_known else None)
+
+
+def _is_whole(actions: pa.Table, column: TimeColumn) -> bool:
+    """Return whether every file has a number of rows, and times, that are no larger than what 64 bits can add."""
+    import pyarrow.compute as pc
+
+    names = [f"{which}.{column.physical}" for which in ("null_count", "min", "max")]
+    if not actions.num_rows or any(name not in actions.column_names for name in names):
+        return False
+    nulls, low, high = (actions[name] for name in names)
+    if any(each.null_count for each in (actions["num_records"], nulls, low, high)):
+        return False
+    instants = instants_of(high, column.time_type)
+    return bool(pc.max(instants).as_py() < 1 << 62 and pc.all(pc.less_equal(low, high)).as_py())
+
+
+def _together(version: int, actions: pa.Table, column: TimeColumn) -> Extent:
+    """Return the same as :func:`_one_by_one` of files that are whole, without a value for each."""
+    import numpy as np
+    import pyarrow.compute as pc
+
+    rows, sizes, nulls = (actions[n] for n in ("num_records", "size_bytes", f"null_count.{column.physical}"))
+    starts, highest = (instants_of(actions[f"{n}.{column.physical}"], column.time_type) for n in ("min", "max"))
+    ends = highest.to_numpy() + unit(column.time_type)
+    starts = starts.to_numpy()
+    order = np.lexsort((ends, starts))
+    cells = (rows.to_numpy()[order], sizes.to_numpy()[order], starts[order], ends[order])
+    return Extent(version, FileTimes(*map(column_of, cells)), null_times=pc.sum(nulls).as_py())
 
 
 def _refuse_other_type(table: DeltaTable, name: str, time_type: TimeType) -> None:
@@ -197,6 +234,13 @@ def file_bounds(
     table: DeltaTable, column: TimeColumn, within: Within | None = None
 ) -> Iterator[tuple[str, int, FileRange]]:
     """Yield path (decoded), bytes and bounds of each file of an open table, or of those that may have rows *within*."""
+    actions = _listed(table, within)
+    _refuse(table, actions)
+    yield from _bounds(actions, column)
+
+
+def _listed(table: DeltaTable, within: Within | None) -> pa.Table:
+    """Return the files of an open table with their statistics, or those that may have rows *within*."""
     import pyarrow as pa
 
     from materializer.lake.features import features_of
@@ -206,10 +250,23 @@ def file_bounds(
         actions = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
     if within and not features_of(table).has_column_mapping:  # else statistics may name another column
         actions = actions.filter(pa.array(may_hold(actions, within, table.metadata().partition_columns), pa.bool_()))
-    paths, sizes = actions["path"].to_pylist(), actions["size_bytes"].to_pylist()
-    if min(sizes, default=0) < 0:
+    return actions
+
+
+def _refuse(table: DeltaTable, actions: pa.Table) -> None:
+    """Refuse files that lie outside of their table, and sizes that no file has."""
+    import pyarrow.compute as pc
+
+    smallest = pc.min(actions["size_bytes"]).as_py() or 0
+    if smallest < 0:
         path = table.table_uri
-        raise SourceDamagedError(f"the log of '{path}' gives a file the size {min(sizes):,}", wrote=NOTHING)
+        raise SourceDamagedError(f"the log of '{path}' gives a file the size {smallest:,}", wrote=NOTHING)
+    doubtful = actions["path"].filter(pc.match_substring_regex(actions["path"], TWO_DOTS))
+    refuse_outside(str(table.table_uri), doubtful.to_pylist())
+
+
+def _bounds(actions: pa.Table, column: TimeColumn) -> Iterator[tuple[str, int, FileRange]]:
+    paths, sizes = actions["path"].to_pylist(), actions["size_bytes"].to_pylist()
     rows = actions["num_records"].to_pylist()
     if column.is_partition:
         values = _values(actions, f"partition.{column.name}")
@@ -220,7 +277,6 @@ def file_bounds(
         highest = _instants(actions, "max", column)
         zipped = zip(rows, nulls, lowest, highest, strict=True)
         ranges = [column_bounds(r, n, low, high, column.time_type) for r, n, low, high in zipped]
-    refuse_outside(str(table.table_uri), paths)
     for path, size, bounds in zip(paths, sizes, ranges, strict=True):
         yield unquote(path) if "%" in path else path, size, bounds
 
@@ -264,23 +320,3 @@ def instants_of(values: Any, time_type: TimeType) -> Any:
     if not pa.types.is_timestamp(kind) or (kind.tz is None) != (time_type is TimeType.TIMESTAMP_NTZ):
         raise TypeError(f"expected {time_type}, got {kind}")
     return values.cast(pa.timestamp("us", tz=kind.tz)).cast(pa.int64())
-
-
-def _near(sorted_files: tuple[FileStat, ...], spans: SpanSet) -> list[FileStat]:
-    """Return the files that meet the hull of *spans*: few of many files if *spans* is one late row."""
-    hull = spans.hull
-    if hull is None:
-        return []
-    upto = bisect_left(sorted_files, hull.end, key=attrgetter("start"))
-    return [file for file in sorted_files[:upto] if file.end > hull.start]
-
-
-def _overlaps(sorted_files: tuple[FileStat, ...], spans: SpanSet) -> Iterator[tuple[FileStat, int]]:
-    """Yield each file that meets *spans*, with the length of its time range inside them."""
-    starts = [s.start for s in spans]
-    for file in _near(sorted_files, spans):
-        first = max(bisect_right(starts, file.start) - 1, 0)
-        last = bisect_left(starts, file.end)
-        covered = sum(max(0, min(s.end, file.end) - max(s.start, file.start)) for s in spans.spans[first:last])
-        if covered:
-            yield file, covered

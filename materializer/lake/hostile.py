@@ -24,6 +24,8 @@ MOST_BYTES: Final = 1 << 30
 """Bytes that a file of a log may have: those of a commit that adds about two million files."""
 MOST_BESIDE: Final = 1 << 28
 """Bytes that a file beside our tables may have: those of the list of about a million aggregates."""
+TWO_DOTS: Final = r"(\.|%2[eE]){2}"
+"""What the relative path of a file has that leads out of its table; few others have it."""
 _FILE: Final = re.compile(r"file:(?://[^/]*)?(?=/)", re.IGNORECASE)
 """What stands before the path of a file in its address: `file:///…` as a library writes it, `file:/…` as Hadoop does."""
 _LEAST: Final = 2 * MOST_DEPTH

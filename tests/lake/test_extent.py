@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import EVERYTHING, Span, SpanSet
 from materializer.errors import SourceDamagedError, TableNotFoundError
-from materializer.lake.extent import Extent, FileStat, Unknown, files
+from materializer.lake.extent import Extent, Unknown, files
+from materializer.lake.file_times import FileStat
 from materializer.lake.local_read import read_small_changes, read_small_rows
 from materializer.lake.statistics import column_bounds
 from materializer.lake.write.rewrite import pieces_of

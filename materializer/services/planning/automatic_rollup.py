@@ -90,7 +90,7 @@ def _is_worth_a_look(step: Merge | Retract | Recompute, facts: Facts) -> bool:
 
 def _rows_of(other: _Finer) -> tuple[int, str]:
     """Return how many partials another aggregate has, fewest first, and its name."""
-    return sum(f.rows for f in other.extent.files) if other.extent else 0, other.name
+    return other.extent.rows if other.extent else 0, other.name
 
 
 def _parts(step: Recompute, grid: Grid, source: Extent, others: Sequence[_Finer], facts: Facts) -> Iterator[Step]:

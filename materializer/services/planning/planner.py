@@ -393,7 +393,7 @@ class RunPlanner:
             likely = plan.estimate.likely_rows + stored.estimate(plan.replaced).likely_rows
             groups = min(run_size.most_groups(plan, state, raw, stored), likely)
         return Needs(
-            min(plan.estimate.likely_rows * runs, max(plan.estimate.likely_rows, sum(f.rows for f in raw.files))),
+            min(plan.estimate.likely_rows * runs, max(plan.estimate.likely_rows, raw.rows)),
             run_size.read_bytes(plan, definition, stored),
             groups * run_size.group_bytes(definition, stored),
         )

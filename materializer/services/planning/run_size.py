@@ -62,14 +62,14 @@ def most_groups(plan: Plan, state: AggregateState, raw: Extent, stored: Extent, 
 
 def row_bytes(stored: Extent) -> float:
     """Return how many bytes of files a stored group takes; 0 if there are too few groups to tell."""
-    rows = sum(f.rows for f in stored.files)
-    return sum(f.bytes for f in stored.files) / rows if rows > ENOUGH_GROUPS else 0.0
+    rows = stored.rows
+    return stored.bytes / rows if rows > ENOUGH_GROUPS else 0.0
 
 
 def for_driver(rows: int, most: int, state: AggregateState, raw: Extent, stored: Extent) -> int:
     """Return the source rows of a run: *rows*, or fewer if the result then has at most *most* groups, which the driver commits."""
-    there = sum(f.rows for f in raw.files)
-    ratio = groups_per_row(state) or (sum(f.rows for f in stored.files) / there if there else 0.0)
+    there = raw.rows
+    ratio = groups_per_row(state) or (stored.rows / there if there else 0.0)
     small = round(ROOM * most / (ratio * SAFETY)) if ratio else most // 2
     return min(rows, small) if small * MAX_SHRINK >= rows else rows
 

@@ -317,8 +317,8 @@ class _Work:
             return
         is_known = hull is not None and not extent.unknown.files
         spans = SpanSet.of(aggregate.definition.grid.cover(hull) if hull is not None and is_known else EVERYTHING)
-        count = sum(f.rows for f in extent.files) + extent.unknown.rows
-        is_small = self.lake.config.driver_holds(count, sum(f.bytes for f in extent.files) + extent.unknown.bytes)
+        count = extent.rows + extent.unknown.rows
+        is_small = self.lake.config.driver_holds(count, extent.bytes + extent.unknown.bytes)
         partials = aggregate.paths["partials"]
         definition = aggregate.published_from(aggregate.kept_from)
         rows: Any = spark.finalise_committed(definition, partials, extent.version, spans, fetch=is_small)
@@ -408,7 +408,7 @@ def source_rows(state: AggregateState, aggregate: Aggregate) -> int:
     head = DeltaFolder.at(state.source.path).head()
     spec = aggregate.definition.spec
     extent = files(state.source.path, head.version, spec.time_column, aggregate.definition.time_type)
-    return sum(f.rows for f in extent.files) + extent.unknown.rows
+    return extent.rows + extent.unknown.rows
 
 
 def _rows(count: Callable[[], int | None]) -> int | None:

@@ -14,7 +14,8 @@ from materializer.errors import SourceDamagedError
 from materializer.journal.events import SourceIdentity
 from materializer.journal.state import AggregateState
 from materializer.lake.capture.worth import FeedSize
-from materializer.lake.extent import Extent, FileStat
+from materializer.lake.extent import Extent
+from materializer.lake.file_times import FileStat
 from materializer.services.observe.feed_limit import FeedLimit
 
 CLEAN = AggregateState("a", "bars", {}, "d", SourceIdentity("p", "t"), {}, {}, cursor=3, log=InvalidationLog())

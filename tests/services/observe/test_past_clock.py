@@ -20,7 +20,8 @@ from materializer.core.time.spans import NEG_INF, POS_INF
 from materializer.journal.events import Captured, SourceIdentity
 from materializer.journal.fold import apply
 from materializer.journal.state import AggregateState
-from materializer.lake.extent import Extent, FileStat
+from materializer.lake.extent import Extent
+from materializer.lake.file_times import FileStat
 from materializer.services.aggregate import timed
 from materializer.services.observe.frozen_bound import counts_anew, wanted
 from materializer.services.report.status import PastClock, past_clock

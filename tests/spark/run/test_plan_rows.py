@@ -21,7 +21,8 @@ from materializer.core.refresh.plan import Lane, Merge, Plan, Recompute, Retract
 from materializer.core.time.instants import HOUR
 from materializer.core.time.spans import Span, SpanSet
 from materializer.journal.events import SourceIdentity
-from materializer.lake.extent import Extent, FileStat
+from materializer.lake.extent import Extent
+from materializer.lake.file_times import FileStat
 from materializer.services.aggregate import Aggregate
 from materializer.spark.query.buckets import named_spans
 from materializer.spark.run import plan_rows
