@@ -26,7 +26,8 @@ from materializer.errors import (
     SourceDamagedError,
 )
 from materializer.journal.events import Event, Frozen
-from materializer.lake.table import DeltaFolder, one_look
+from materializer.lake import opened_before
+from materializer.lake.table import DeltaFolder, TableHead, one_look
 from materializer.local.kinds import BUG
 from materializer.services.activity import ActivityKind, Phase, activity, tell_phase
 from materializer.services.aggregate import Aggregate
@@ -104,6 +105,7 @@ class Refresher:
                 telling.ran(run.plan, run.report, run.verdict, is_last=not run.runs_left)
 
             report = self._refreshed(name, state, options, on_plan, ran, began)
+            opened_before.note(state.source.path)
             now = self.lake.journal.last_view.all.get(state.id, state)
             warnings = telling.completed(now, report.outcome, window=report.window)
         waiting = _waiting(self.lake.journal.last_view, now)
@@ -121,6 +123,7 @@ class Refresher:
         began: float,
     ) -> RefreshReport:
         with one_look():
+            opened_before.expect(state.source.path, TableHead(state.cursor, state.source.table_id))
             state, first = self._over_wider_columns(state, options)
             was = state.frozen
             handler = None if state.builds else handlers.handler_of(state, self.lake.handlers)

@@ -1,0 +1,53 @@
+"""Tables with long logs that this user's processes opened before: opening one takes longer than a command that has nothing to do.
+
+What such a table was is noted by its newest commit file, and who knows from the journal what it was last need not open it to see that it still
+is: no newer commit exists, and that file is the same. Nothing of the log is read then, so a log that was damaged below its newest
+commit is found by the next process that has something to read.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from hashlib import sha256
+from typing import Final
+
+from materializer import noted
+from materializer.errors import MaterializerError
+from materializer.lake import places
+from materializer.lake.log import commit_file
+from materializer.lake.table import DeltaFolder, NotedTable, TableHead
+
+NAME: Final = "opened-before"
+LONG: Final = 10_000
+"""Actions of a checkpoint from which on a log is long: opening such a one took 15 ms."""
+
+
+def expect(path: str, head: TableHead) -> None:
+    """Let a table on a path be what it was last, without opening it, if this user noted that and nobody has committed since."""
+    folder = DeltaFolder.at(path)
+    if not places.is_local(path) or folder.note(counts=False) is not None:
+        return
+    with suppress(OSError, MaterializerError):
+        commit = places.identity(commit_file(path, head.version))
+        if commit is not None and _digest(path, head) in noted.noted(NAME):
+            folder.start_from(NotedTable(head, commit))
+
+
+def note(path: str) -> None:
+    """Note what a table on a path with a long log is, if this process has opened it."""
+    known = DeltaFolder.at(path).note(counts=False) if places.is_local(path) else None
+    with suppress(OSError, MaterializerError):
+        if known is not None and _is_long(path):
+            noted.note(NAME, [_digest(path, known.head)])
+
+
+def _is_long(path: str) -> bool:
+    """Return whether the table says that its newest checkpoint has many actions."""
+    with suppress(ValueError, TypeError, AttributeError):
+        return int(json.loads(places.read(f"{path}/_delta_log/_last_checkpoint")).get("size") or 0) >= LONG
+    return False
+
+
+def _digest(path: str, head: TableHead) -> str:
+    return sha256(repr((path, head, places.signature(commit_file(path, head.version)))).encode()).hexdigest()
