@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Final
@@ -64,6 +63,8 @@ def probed(root: str, *, single_writer: bool, at: str) -> Row:
 
 def _is_safe(folder: str) -> bool:
     """Return whether a store refuses the second of two puts, and all but one of many at once."""
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - a lake on a path is not probed
+
     with translated(folder, "probing", wrote=NOTHING), ThreadPoolExecutor(AT_ONCE) as pool:
         try:
             after = [places.put_if_absent(f"{folder}/after", b"x") for _ in range(2)]

@@ -15,7 +15,6 @@ import os
 import posixpath
 import shutil
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,8 +32,7 @@ if TYPE_CHECKING:
 Identity: TypeAlias = tuple[int | str, ...]
 """What tells a file from another one of the same name."""
 _SAME: Final = {"s3a": "s3", "gcs": "gs"}
-_AT_ONCE: Final = 8
-"""How many files of a store are read at once."""
+_AT_ONCE: Final = 8  # files of a store that are read at the same time
 _MARK: Final = ".folder"
 """File that makes a folder of a store."""
 _LOG: Final = "_delta_log/"
@@ -275,6 +273,8 @@ def all_opened(folder: str, wanted: Iterable[str]) -> list[Any]:
     """Return files below a folder as :func:`opened` does; those of a store are read at the same time."""
     if is_local(folder):
         return [f"{folder}/{each}" for each in wanted]
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - a lake on paths asks for none
+
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return list(pool.map(opened, (f"{folder}/{each}" for each in wanted)))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
@@ -54,6 +53,8 @@ def parse_width(text: str) -> Width:
     if not plain or _TERM.sub("", plain).strip():
         msg = f"expected a length of time {_EXAMPLES}, got {text!r}"
         raise ValueError(msg)
+    from fractions import Fraction  # noqa: PLC0415 - a command without work reads no length of time
+
     totals = {"months": 0, "days": 0, "micros": 0}
     for sign, number, unit in _TERM.findall(plain):
         part, size = _unit(unit, text)
