@@ -20,7 +20,7 @@ from materializer.lake.table import DeltaFolder, NotedTable, TableHead
 
 NAME: Final = "opened-before"
 LONG: Final = 10_000
-"""Actions of a checkpoint from which on a log is long: opening such a one took 15 ms."""
+"""Actions of a checkpoint from which on a log is long."""
 
 
 def expect(path: str, head: TableHead) -> None:
