@@ -24,7 +24,7 @@ LONG: Final = 10_000
 
 
 def expect(path: str, head: TableHead) -> None:
-    """Let a table on a path be what it was last, without opening it, if this user noted that and nobody has committed since."""
+    """Let a table on a path be what it was last, without opening it, if this user noted that and no commit came since."""
     folder = DeltaFolder.at(path)
     if not places.is_local(path) or folder.note(counts=False) is not None:
         return
