@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
@@ -22,6 +23,8 @@ from materializer.core.sql.tokens import Fragment, Refused, Script, words
 from materializer.errors import DefinitionError, Problem
 
 _BEGINS: Final = ("CREATE MATERIALIZED VIEW", "CREATE OR REPLACE MATERIALIZED VIEW")
+_NAMED: Final = re.compile(r"\bVIEW\s+(?:IF\s+NOT\s+EXISTS\s+)?`?(\w+)", re.IGNORECASE)
+"""The name that a statement which cannot be read would define."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,10 @@ class ParseReport:
     warnings: tuple[Problem, ...]
     pieces: tuple[str, ...] = ()
     """Of each definition, the text from the end of the one before it to its semicolon; "" for the last, if it has no semicolon."""
+    problems: tuple[Problem, ...] = ()
+    """What is wrong with the other statements."""
+    wrong: frozenset[str] = frozenset()
+    """The names that these would define, in small letters, as far as they can be read."""
 
 
 def parse_definitions(text: str, *, file: str = "", known_python: frozenset[str] = frozenset()) -> list[AggregateSpec]:
@@ -54,11 +61,19 @@ def parse_report(text: str, file: str = "", *, known_python: frozenset[str] = fr
     Raises:
         DefinitionError: With all problems of all statements, if there is any.
     """
+    report = parse_as_far(text, file, known_python=known_python)
+    if report.problems:
+        raise DefinitionError(report.problems)
+    return report
+
+
+def parse_as_far(text: str, file: str = "", *, known_python: frozenset[str] = frozenset()) -> ParseReport:
+    """Return the definitions in *text* that can be read, and what is wrong with the other statements."""
     try:
         return _report(text, file, known_python)
     except RecursionError:
         message, hint = "this is nested too deeply", "write it in fewer brackets"
-        raise DefinitionError([Problem("definition.syntax", message, hint, file)]) from None
+        return ParseReport((), (), problems=(Problem("definition.syntax", message, hint, file),))
 
 
 def _report(text: str, file: str, known_python: frozenset[str]) -> ParseReport:
@@ -67,6 +82,7 @@ def _report(text: str, file: str, known_python: frozenset[str]) -> ParseReport:
     specs: list[AggregateSpec] = []
     pieces: list[str] = []
     names: set[str] = set()
+    wrong: set[str] = set()
     script: Script | None = Script(text, file)
     try:
         Script(text, file).tokens()
@@ -77,6 +93,7 @@ def _report(text: str, file: str, known_python: frozenset[str]) -> ParseReport:
         since = len(problems)
         draft = read_statement(statement, problems)
         if draft is None:
+            wrong.update(found.lower() for found in _NAMED.findall(statement.text)[:1])
             if "definition.not-a-definition" not in {problem.code for problem in problems[since:]}:
                 problems += _misspelled(statement, problems[since:])
             continue
@@ -88,12 +105,13 @@ def _report(text: str, file: str, known_python: frozenset[str]) -> ParseReport:
             spec = engine_of_draft(draft, known_python, problems)
         else:
             spec = assemble(draft, known_python, problems, warnings, since=since)
-        if spec is not None:
-            specs.append(spec)
-            pieces.append(piece)
-    if problems:
-        raise DefinitionError(_without_repeats(problems))
-    return ParseReport(tuple(specs), tuple(warnings), tuple(pieces))
+        if spec is None or len(problems) > since:
+            wrong.add(draft.name.lower())
+            continue
+        specs.append(spec)
+        pieces.append(piece)
+    every = tuple(_without_repeats(problems))
+    return ParseReport(tuple(specs), tuple(warnings), tuple(pieces), every, frozenset(wrong))
 
 
 def read_again(spec: AggregateSpec, columns: Iterable[str]) -> AggregateSpec:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from materializer.core.spec.spec import CONTINUOUS, AggregateSpec
 from materializer.errors import DefinitionError, Problem, UsageError
@@ -20,6 +20,15 @@ from materializer.services.definitions.repeated import pieces
 
 Given: TypeAlias = str | Path | AggregateSpec | Iterable[str | Path | AggregateSpec]
 """SQL text, a file, a folder of ``*.sql`` files or a spec, or several of these."""
+
+
+class _Read(NamedTuple):
+    """What was read of a text; the fields are those of a :class:`~materializer.core.language.parse.ParseReport`."""
+
+    specs: tuple[AggregateSpec, ...]
+    warnings: tuple[Problem, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    wrong: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +64,9 @@ class Texts:
         return specs, warnings
 
     def examine(self, what: Given) -> tuple[list[AggregateSpec], list[Problem], list[Problem]]:
-        """Return the definitions of texts without a problem, warnings about them, and the problems of all other texts.
+        """Return the definitions without a problem, warnings about them, and the problems of all others.
+
+        A definition over one that has a problem is left out, because nothing can be said of it yet.
 
         Args:
             what: As in :meth:`read`.
@@ -67,6 +78,7 @@ class Texts:
         specs: list[AggregateSpec] = []
         warnings: list[Problem] = []
         problems: list[Problem] = []
+        wrong: set[str] = set()
         items = [what] if isinstance(what, (str, Path, AggregateSpec)) else list(what)
         given = [pair for item in items for pair in _texts(item)]
         stored = self._stored([text for text, _ in given if isinstance(text, str)])
@@ -74,32 +86,32 @@ class Texts:
             if isinstance(text, AggregateSpec):
                 specs.append(text)
                 continue
-            try:
-                found, warned = self._again(text, stored) or self._parsed(text, file)
-            except DefinitionError as exc:
-                problems += exc.problems
-            else:
-                specs += found
-                warnings += warned
-                self._read.update({spec.sql: (text, file) for spec in found})
-        return specs, warnings, [*problems, *_named_twice(specs)]
+            report = self._again(text, stored) or self._parsed(text, file)
+            specs += report.specs
+            warnings += report.warnings
+            problems += report.problems
+            wrong |= report.wrong
+            self._read.update({spec.sql: (text, file) for spec in report.specs})
+        problems += _named_twice(specs)
+        while over := [spec for spec in specs if spec.source.lower() in wrong]:
+            wrong |= {spec.name.lower() for spec in over}
+            specs = [spec for spec in specs if spec not in over]
+        return specs, warnings, problems
 
-    def _parsed(self, text: str, file: str) -> tuple[list[AggregateSpec], list[Problem]]:
-        from materializer.core.language.parse import parse_report  # noqa: PLC0415 (only where texts are parsed)
+    def _parsed(self, text: str, file: str) -> _Read:
+        from materializer.core.language.parse import parse_as_far  # noqa: PLC0415 (only where texts are parsed)
 
-        report = parse_report(text, file=file, known_python=self.known_python)
+        report = parse_as_far(text, file=file, known_python=self.known_python)
         if not report.warnings:
             self.pieces.update((s.sql, piece) for s, piece in zip(report.specs, report.pieces, strict=True) if piece)
-        return list(report.specs), list(report.warnings)
+        return _Read(report.specs, report.warnings, report.problems, report.wrong)
 
     def _stored(self, texts: Iterable[str]) -> dict[str, AggregateSpec]:
         """Return the stored definitions that pieces of some texts are known to leave unchanged, by piece."""
         every = [] if self.known_python else list(dict.fromkeys(piece for text in texts for piece in pieces(text)))
         return {text: spec for text, spec in zip(every, self.stored(every), strict=True) if spec is not None}
 
-    def _again(
-        self, text: str, stored: Mapping[str, AggregateSpec]
-    ) -> tuple[list[AggregateSpec], list[Problem]] | None:
+    def _again(self, text: str, stored: Mapping[str, AggregateSpec]) -> _Read | None:
         """Return the definitions in a text of which only a part has to be parsed; None if all of it has.
 
         What is known is a whole statement with its semicolon. So what lies between two of these is read as it is in the whole text, if it is
@@ -113,14 +125,12 @@ class Texts:
             if piece in stored:
                 found.append(stored[piece])
                 continue
-            try:
-                specs, warned = self._parsed(piece, "")
-            except DefinitionError:
-                return None  # its problems have places in the whole text
-            if warned or [self.pieces.get(spec.sql) for spec in specs] != [piece]:
-                return None
+            report = self._parsed(piece, "")
+            specs = report.specs
+            if report.problems or report.warnings or [self.pieces.get(spec.sql) for spec in specs] != [piece]:
+                return None  # what is said of it has places in the whole text
             found += specs
-        return None if _named_twice(found) else (found, [])
+        return None if _named_twice(found) else _Read(tuple(found))
 
     def defined(self, name: str, source: str, parts: dict[str, Any]) -> AggregateSpec:
         """Return the definition that Python gives.

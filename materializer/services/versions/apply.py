@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from materializer.core.spec.spec import AggregateSpec
-from materializer.errors import CatalogRefusedError, DefinitionError, MaterializerError
+from materializer.errors import CatalogRefusedError, DefinitionError, MaterializerError, Problem
 from materializer.services.activity import Phase, log, tell_each
 from materializer.services.definitions.apply import Definitions
 from materializer.services.definitions.changes import CheckedDefinition, DefinitionChange
@@ -37,7 +38,9 @@ class Applier:
             FrozenHistoryError: If data changed and history is frozen; nothing was written.
             MaterializerError: If writing fails; the error says which definitions are applied.
         """
-        specs, _ = self.texts.read(what)
+        specs, _, problems = self.texts.examine(what)
+        if problems:
+            raise DefinitionError([*problems, *self._problems_of(specs)])
         prepared = self._prepared(specs)
         if dry_run:
             return [p.change for p in prepared]
@@ -76,6 +79,13 @@ class Applier:
             raise
         if failed := [f"{name}: {problem}" for name, problem in problems if problem]:
             raise CatalogRefusedError("; ".join(failed), wrote="the definitions are applied")
+
+    def _problems_of(self, specs: Sequence[AggregateSpec]) -> list[Problem]:
+        """Return what is wrong with definitions whose texts are right, as far as it can be found out."""
+        with suppress(MaterializerError):
+            _, problems = self.definitions.examine(specs)
+            return [self.texts.placed(p, specs) for p in problems]
+        return []
 
     def _prepared(self, specs: Sequence[AggregateSpec]) -> list[CheckedDefinition]:
         try:

@@ -22,7 +22,7 @@ from materializer.adapters.cli.options import (
     Tests,
     Yes,
 )
-from materializer.errors import TestFailedError, UsageError
+from materializer.errors import DefinitionError, TestFailedError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +52,11 @@ def apply(
     from materializer.adapters.cli.render.apply import ApplyResult
 
     with call.output.waiting("apply"):
-        specs, warnings = call.lake.read_definitions(paths)
+        try:
+            specs, warnings = call.lake.read_definitions(paths)
+        except DefinitionError:
+            call.lake.apply(paths, dry_run=True)  # its error has what is wrong with the other definitions, too
+            raise
         changes = call.lake.apply(specs, dry_run=dry_run, publish_anyway=publish_anyway)
     result = ApplyResult(tuple(changes), tuple(warnings), is_dry_run=dry_run)
     names = _to_build(changes) if build and not dry_run else []
