@@ -15,6 +15,7 @@ from typing import Final
 from materializer import noted
 from materializer.errors import MaterializerError
 from materializer.lake import places
+from materializer.lake.hostile import content_beside
 from materializer.lake.log import commit_file
 from materializer.lake.table import DeltaFolder, NotedTable, TableHead
 
@@ -45,7 +46,7 @@ def note(path: str) -> None:
 def _is_long(path: str) -> bool:
     """Return whether the table says that its newest checkpoint has many actions."""
     with suppress(ValueError, TypeError, AttributeError):
-        return int(json.loads(places.read(f"{path}/_delta_log/_last_checkpoint")).get("size") or 0) >= LONG
+        return int(json.loads(content_beside(f"{path}/_delta_log/_last_checkpoint")).get("size") or 0) >= LONG
     return False
 
 
