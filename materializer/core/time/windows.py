@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from materializer.core.time.grid import Grid
 from materializer.core.time.instants import render
-from materializer.core.time.spans import Span, SpanSet
+from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import RefreshWindowTooSmallError
 
 
@@ -31,4 +31,6 @@ def spans_text(grid: Grid, spans: SpanSet, *, most: int = 3) -> str:
 
 
 def _text(grid: Grid, instant: int) -> str:
+    if instant in (NEG_INF, POS_INF):
+        return "the beginning" if instant == NEG_INF else "open"
     return render(instant, grid.shown)

@@ -39,14 +39,17 @@ class CheckResult(Result):
 
     def lines(self, width: int) -> Iterator[str]:
         r, verdict = self.report, self.report.verdict
+        own = sum(finding.index < 0 for finding in verdict.findings)
         what = f"suite {verdict.suite}" if verdict.suite else "built-in checks"
+        if verdict.suite and own:
+            what += f" and {count(own, 'built-in check')}"
         where = f" in {span(r.window, self.time_type)}" if r.window else ""
         met = f"{len(verdict.findings) - len(verdict.failed)} of {count(len(verdict.findings), 'expectation')} met"
         yield from wrapped(f"{what}, version {r.version}{where}: {met}", f"{r.name}: ", width=width)
         for finding in verdict.failed:
             yield from wrapped(finding.words(), f"  {finding.severity:<8}  ", width=width)
         for row in r.rows:
-            values = ", ".join(f"{k}={v}" for k, v in row.values.items())
+            values = ", ".join(f"{k}={'null' if v is None else v}" for k, v in row.values.items())
             yield from wrapped(f"{row.type}: {values}", "  row       ", width=width)
         if r.left_to_spark:
             yield from wrapped(r.left_to_spark, "  by Spark  ", width=width)
