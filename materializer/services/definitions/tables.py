@@ -75,6 +75,10 @@ def create_tables(
     for which, (name, comment) in names.items():
         description = f"materializer {which} {aggregate_id}" + (f": {comment}" if comment else "")
         ids[which] = create_table(paths[which], schemas[which], name=name, description=description)
+        if not places.is_local(paths[which]):
+            DeltaFolder.at(
+                paths[which]
+            ).head()  # what new processes start from on a store tells of tables that were looked at
     return ids
 
 
