@@ -91,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: Arguments without the program's name; the process's own by default.
     """
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # Arrow's own pool keeps what two threads have freed
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # starting threads that no command needs takes one 50 ms
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start threads, which no command needs
     gc.set_threshold(
         100_000, 20, 100
     )  # a command makes many values, which live until it ends: to look for circles costs a quarter of it

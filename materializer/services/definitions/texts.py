@@ -94,8 +94,8 @@ class Texts:
             self._read.update({spec.sql: (text, file) for spec in report.specs})
         problems += _named_twice(specs)
         while over := [spec for spec in specs if spec.source.lower() in wrong]:
+            specs = [spec for spec in specs if spec.source.lower() not in wrong]
             wrong |= {spec.name.lower() for spec in over}
-            specs = [spec for spec in specs if spec not in over]
         return specs, warnings, problems
 
     def _parsed(self, text: str, file: str) -> _Read:

@@ -53,7 +53,7 @@ def test_a_lake_is_kept_true_without_spark(tmp_path: Path) -> None:
 @pytest.mark.parametrize("width", ["1 day", "1 month"])
 def test_a_hundred_years_of_a_clock_that_jumps(tmp_path: Path, width: str) -> None:
     """
-    Rows from 1930 to 2030 lie in the local days and months of Berlin, late ones too, and the text of no query grows with the years.
+    Rows from 1930 to 2030 lie in the local days and months of Berlin, late ones too.
     """
     zone, lake = ZoneInfo("Europe/Berlin"), LocalLake(tmp_path)
     begin = datetime(1930, 1, 1, tzinfo=UTC)
