@@ -12,6 +12,8 @@ from deltalake import DeltaTable
 
 from materializer.config import Config
 from materializer.errors import NotLocalError
+from materializer.local.clocks import with_clock
+from tests.counting import calls_to
 from tests.services.no_spark import LocalLake, each, view
 
 HOUR = 3_600_000_000
@@ -53,7 +55,7 @@ def test_a_lake_is_kept_true_without_spark(tmp_path: Path) -> None:
 @pytest.mark.parametrize("width", ["1 day", "1 month"])
 def test_a_hundred_years_of_a_clock_that_jumps(tmp_path: Path, width: str) -> None:
     """
-    Rows from 1930 to 2030 lie in the local days and months of Berlin, late ones too.
+    Rows from 1930 to 2030 lie in the local days and months of Berlin, late ones too; the changes of the clock are joined.
     """
     zone, lake = ZoneInfo("Europe/Berlin"), LocalLake(tmp_path)
     begin = datetime(1930, 1, 1, tzinfo=UTC)
@@ -61,7 +63,7 @@ def test_a_hundred_years_of_a_clock_that_jumps(tmp_path: Path, width: str) -> No
     rows = [(round(t.timestamp()) * 1_000_000 + t.microsecond, n % 7) for n, t in enumerate(times)]
     lake.add(*rows[:700])
     lake.apply(view("local", each(width, "Europe/Berlin"), measure="sum(v) AS v, count(*) AS n"))
-    lake.opened.refresh("local")
+    assert calls_to(with_clock, lambda: lake.opened.refresh("local"))
     lake.add(*rows[700:])
     [run] = lake.opened.refresh("local").runs
 
