@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 LEAST_ROWS, LEAST_BYTES = 1_000, 1 << 20
 """What the driver holds in any case: without it, it could plan nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(Struct, frozen=True):
     """How many rows the driver holds at once, whatever the data: for each use its own number, and never more than *rows*.
 
     Spark reads what is beyond. Where a plan cannot list what changed because of it, it computes more than that.

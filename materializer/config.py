@@ -8,17 +8,18 @@ the working directory.
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
+
+from msgspec import Struct, field
 
 from materializer import setting_values as values
 from materializer.budget import LEAST_BYTES, LEAST_ROWS, Budget
 from materializer.errors import ConfigError
 from materializer.machine import memory
+from materializer.structs import PrintedInPart
 
 FILE_NAME = "materializer.toml"
 PREFIX = "MATERIALIZER_"
@@ -29,8 +30,7 @@ BESIDE_A_CLUSTER = 1_000_000
 ExecutorChoice = Literal["auto", "local", "spark"]
 
 
-@dataclass(frozen=True, slots=True)
-class SparkConfig:
+class SparkConfig(PrintedInPart, Struct, frozen=True):
     """Which Spark computes, and how it is started; a session that the user supplies ignores all of this.
 
     Args:
@@ -45,13 +45,15 @@ class SparkConfig:
         options: Spark options, passed on unchanged; they override ours.
     """
 
+    _UNPRINTED: ClassVar = frozenset({"remote", "options"})
+
     master: str = ""
-    remote: str = field(default="", repr=False)  # it may hold a token
+    remote: str = ""  # it may hold a token
     profile: Profile = "auto"
     memory: str = "auto"
     patience: int = 120
     jars: Path | None = None
-    options: Mapping[str, str] = field(default_factory=dict, repr=False)  # it may hold keys of a store
+    options: Mapping[str, str] = field(default_factory=dict)  # it may hold keys of a store
 
     @property
     def is_local(self) -> bool:
@@ -59,8 +61,7 @@ class SparkConfig:
         return not self.remote and (self.master or self.options.get("spark.master", "local")).startswith("local")
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """Limits of a refresh; a refresh beyond them is refused before anything is written.
 
     Args:
@@ -71,8 +72,7 @@ class Limits:
     windows: int = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class CanaryConfig:
+class CanaryConfig(Struct, frozen=True):
     """What computes the buckets of canaries again.
 
     Args:
@@ -82,8 +82,7 @@ class CanaryConfig:
     executor: ExecutorChoice = "auto"
 
 
-@dataclass(frozen=True, slots=True)
-class QualityConfig:
+class QualityConfig(Struct, frozen=True):
     """How quality is checked.
 
     Args:
@@ -93,8 +92,7 @@ class QualityConfig:
     canaries: CanaryConfig = field(default_factory=CanaryConfig)
 
 
-@dataclass(frozen=True, slots=True)
-class OpenLineageConfig:
+class OpenLineageConfig(PrintedInPart, Struct, frozen=True):
     """Where OpenLineage events go; without any of these nothing is sent.
 
     Args:
@@ -104,8 +102,10 @@ class OpenLineageConfig:
         namespace: Namespace of the jobs; "" for what ``OPENLINEAGE_NAMESPACE`` says, else ``materializer``.
     """
 
+    _UNPRINTED: ClassVar = frozenset({"url"})
+
     enabled: bool | None = None
-    url: str = field(default="", repr=False)  # it may hold a token
+    url: str = ""  # it may hold a token
     file: Path | None = None
     namespace: str = ""
 
@@ -115,8 +115,7 @@ class OpenLineageConfig:
         return bool(self.url or self.file) if self.enabled is None else self.enabled
 
 
-@dataclass(frozen=True, slots=True)
-class MetricsConfig:
+class MetricsConfig(PrintedInPart, Struct, frozen=True):
     """Where metrics go; without any of these none are made.
 
     Args:
@@ -125,9 +124,11 @@ class MetricsConfig:
         endpoint: The URL that gets them by OTLP over HTTP; "" for what ``OTEL_EXPORTER_OTLP_ENDPOINT`` and the like say.
     """
 
+    _UNPRINTED: ClassVar = frozenset({"endpoint"})
+
     textfile: Path | None = None
     otlp: bool | None = None
-    endpoint: str = field(default="", repr=False)  # it may hold a token
+    endpoint: str = ""  # it may hold a token
 
     @property
     def is_otlp_on(self) -> bool:
@@ -135,8 +136,7 @@ class MetricsConfig:
         return bool(self.endpoint) if self.otlp is None else self.otlp
 
 
-@dataclass(frozen=True, slots=True)
-class Config:
+class Config(PrintedInPart, Struct, frozen=True):
     """All settings of one lake.
 
     Args:
@@ -168,6 +168,8 @@ class Config:
         environments: Names of the environments of the file.
     """
 
+    _UNPRINTED: ClassVar = frozenset({"storage"})
+
     lake: str = "lake"
     sources: Mapping[str, str] = field(default_factory=dict)
     sample: str = ""
@@ -187,7 +189,7 @@ class Config:
     python_aggregates: tuple[str, ...] = ()
     output_handlers: tuple[str, ...] = ()
     expectations: str | Path = "expectations"
-    storage: Mapping[str, str] = field(default_factory=dict, repr=False)
+    storage: Mapping[str, str] = field(default_factory=dict)
     single_writer: bool = False
     openlineage: OpenLineageConfig = field(default_factory=OpenLineageConfig)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
@@ -302,6 +304,8 @@ def _file(file: str | Path | None, env: Mapping[str, str], here: Path) -> Path |
 
 
 def _parsed(path: Path) -> dict[str, Any]:
+    import tomllib  # noqa: PLC0415 - many lakes have no such file
+
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:

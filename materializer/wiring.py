@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from materializer.config import BESIDE_A_CLUSTER
-from materializer.core.aggregates.python import PythonAggregate, by_name
 from materializer.errors import UsageError
 from materializer.errors.base import know
 from materializer.journal.journal import Journal
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from materializer.config import Config
+    from materializer.core.aggregates.python import PythonAggregate
     from materializer.core.quality.library import ExpectationLibrary
     from materializer.services.commit.lake import OutputHandler
     from materializer.services.report.page.pages import Pages
@@ -70,7 +70,7 @@ def wired(
         sources = (state.source.path for state in journal.last_view.all.values())
         return frozenset(filter(None, map(places.scheme, (folder, *config.sources.values(), *sources))))
 
-    executor = Executor(config, session, by_name([*config.python_aggregates, *python_aggregates]), stores)
+    executor = Executor(config, session, _by_name([*config.python_aggregates, *python_aggregates]), stores)
 
     def engine() -> Spark:
         if not executor.starting():
@@ -174,3 +174,11 @@ def follow_server(lake: Lake, health: Health, port: int) -> ReportServer:
         heard = Metrics(lake.journal, counted.take)
         lake.listeners.add(Listening("what is scraped", lambda: heard))
     return server
+
+
+def _by_name(aggregates: list[PythonAggregate | str]) -> Mapping[str, PythonAggregate]:
+    if not aggregates:
+        return {}
+    from materializer.core.aggregates.python import by_name  # few lakes have one
+
+    return by_name(aggregates)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from materializer.core.codec import as_json
 from materializer.journal.codec import encode

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 from deltalake import write_deltalake
+from msgspec import Struct
 
 BEGIN: Final = datetime(2024, 3, 1, tzinfo=UTC)
 NAMES: Final = (
@@ -49,8 +49,7 @@ NAMES: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(Struct, frozen=True):
     """A table in memory.
 
     Args:

@@ -6,9 +6,10 @@ Instants are printed as the command line prints them: as times, and as numbers f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from typing import Any, ClassVar, Final, TypeVar
+
+from msgspec import Struct
 
 from materializer.core.time.instants import Shown, render
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
@@ -19,8 +20,7 @@ _FEW: Final = 4
 """Spans that are named before the number of the others."""
 
 
-@dataclass(frozen=True, slots=True)
-class PrintedTable:
+class PrintedTable(Struct, frozen=True):
     """Rows under a header; None is shown as a dash.
 
     Args:
@@ -47,6 +47,8 @@ class Printed:
 
     __slots__ = ()
     _INSTANTS: ClassVar[frozenset[str]] = frozenset()
+    _UNPRINTED: ClassVar[frozenset[str]] = frozenset()
+    """Fields that are not printed."""
 
     def _tables(self) -> list[PrintedTable]:
         """Return what is printed: by default the fields that are not empty."""
@@ -55,10 +57,9 @@ class Printed:
     def _fields(self) -> Iterator[tuple[str, object]]:
         value: Any = self
         kind = getattr(value, "time_type", None)
-        for field in fields(value):
-            if field.repr and field.name not in {"name", "time_type"}:
-                is_instant = field.name in self._INSTANTS
-                yield field.name.replace("_", " "), _shown(getattr(value, field.name), kind, is_instant=is_instant)
+        for name in value.__struct_fields__:
+            if name not in {"name", "time_type", *self._UNPRINTED}:
+                yield name.replace("_", " "), _shown(getattr(value, name), kind, is_instant=name in self._INSTANTS)
 
     def __repr__(self) -> str:
         return "\n".join(line for table in self._tables() for line in _lines(table))
@@ -127,8 +128,8 @@ def _shown(value: Any, kind: Shown | None, *, is_instant: bool = False) -> objec
             return "\n".join(_text(_shown(each, kind)) for each in value)
         case float():
             return f"{value:,.3f}"
-        case _ if is_dataclass(value) and not isinstance(value, Printed):
-            shown = {field.name: _shown(getattr(value, field.name), kind) for field in fields(value)}
+        case Struct() if not isinstance(value, Printed):
+            shown = {name: _shown(getattr(value, name), kind) for name in value.__struct_fields__}
             return ", ".join(f"{name.replace('_', ' ')} {_text(each)}" for name, each in shown.items() if each)
         case _:
             return value

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from deltalake import CommitProperties
+from msgspec import Struct
 
 from materializer.lake.table import open_table
 
@@ -37,8 +37,7 @@ CORRUPTED: Final = (
 _NOTE: Final = CommitProperties(custom_metadata={"userMetadata": "correction"})
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(Struct, frozen=True):
     """One UPDATE or DELETE of the flights.
 
     Args:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, write_deltalake
+from msgspec import Struct
 from pyarrow import csv
 
 from materializer.errors import UsageError
@@ -56,8 +56,7 @@ _PROPERTIES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class HeldBack:
+class HeldBack(Struct, frozen=True):
     """Flights that are not delivered with the others.
 
     Args:

@@ -10,13 +10,14 @@ import os
 import tempfile
 import time
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
+from msgspec import Struct
+from msgspec.structs import replace
 
 from materializer.api import Materializer
 from materializer.config import Config
@@ -37,8 +38,7 @@ FROM trades GROUP BY 1, 2
 """
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedDemo:
+class PreparedDemo(Struct, frozen=True):
     """The preparations for quick starts.
 
     Args:

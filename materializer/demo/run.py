@@ -15,13 +15,14 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from materializer import config
 from materializer.api import Materializer
@@ -56,8 +57,7 @@ ODD_DAYS: Final = ((date(2013, 3, 9), date(2013, 3, 11)), (date(2013, 11, 2), da
 """Periods of three days; on the middle day New York set its clocks forward or back."""
 
 
-@dataclass(frozen=True, slots=True)
-class DemoResult:
+class DemoResult(Struct, frozen=True):
     """The results of a demo.
 
     Args:
@@ -138,8 +138,7 @@ def tell(
     return _Demo(root, story, Materializer(root, spark=spark, config=own)).tell(flights, days)
 
 
-@dataclass(slots=True)
-class _Demo:
+class _Demo(Struct):
     lake: str
     story: Story
     m: Materializer

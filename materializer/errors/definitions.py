@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
+
+from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from materializer.errors.base import UnwrittenError, masked
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """One problem of a definition, and its place.
 
     Args:
@@ -33,8 +34,8 @@ class Problem:
     about: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "message", masked(self.message))
-        object.__setattr__(self, "hint", masked(self.hint))
+        force_setattr(self, "message", masked(self.message))
+        force_setattr(self, "hint", masked(self.hint))
 
     def __str__(self) -> str:
         place = (

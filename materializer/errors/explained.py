@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Final
+
+from msgspec import Struct
 
 from materializer.errors.base import NOTHING, MaterializerError
 
@@ -28,8 +29,7 @@ _BELOW: Final[Mapping[str, tuple[int, str, str]]] = {
 """By file: the exit status that its codes lead to, their title, and what was written."""
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(Struct, frozen=True):
     """What one code means. The texts are Markdown, as on the page; :func:`plain` makes them text.
 
     Args:

@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from materializer.core.codec import as_json, from_json
 from materializer.lake import places
@@ -58,8 +59,7 @@ _UNUSABLE: Final = (OSError, ValueError, KeyError, TypeError, AttributeError, Ar
 """What reading a damaged list, or one of another release, raises."""
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(Struct, frozen=True):
     """One aggregate in the list.
 
     Args:

@@ -7,10 +7,11 @@ format raises an error and is never skipped, because later events depend on it.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Final
 
-from materializer.core.codec import as_json, from_json
+from msgspec import Struct
+
+from materializer.core.codec import as_json, from_json, parsed
 from materializer.errors import NOTHING, JournalError, JournalVersionError
 from materializer.journal.events import (
     Aborted,
@@ -50,8 +51,7 @@ COLUMNS: Final = ("version", "position", "format", "aggregate", "kind", "at", "p
 """The columns of the journal table: those of a row, and before them the version of its commit and its position in it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """One row of the journal table."""
 
     aggregate: str
@@ -120,7 +120,7 @@ def decode(row: Row) -> Event:
             wrote=NOTHING,
         )
     try:
-        event: Event = from_json(KINDS[row.kind], json.loads(row.payload))
+        event: Event = from_json(KINDS[row.kind], parsed(row.payload))
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, ArithmeticError, RecursionError) as exc:
         raise JournalError(
             f"the journal holds a {row.kind!r} event of {row.aggregate} that cannot be read: {exc}",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, TypeAlias
+
+from msgspec import Struct, field
 
 from materializer.core.codec import JsonForm, json_fields
 from materializer.core.refresh.invalidation import Entries, SourceMark
@@ -24,8 +25,7 @@ Instant: TypeAlias = Annotated[
 _LATER: Final = ("followed_end", "mark", "table_id")
 
 
-@dataclass(frozen=True, slots=True)
-class SourceIdentity:
+class SourceIdentity(Struct, frozen=True):
     """The table that a source name was resolved to when the definition was applied.
 
     Args:
@@ -42,8 +42,7 @@ class SourceIdentity:
 @json_fields(
     later=["boot", "namespace"], omits=["boot", "namespace"]
 )  # earlier versions also named the process of Spark
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(Struct, frozen=True):
     """The right of one process to write events of an aggregate.
 
     Args:
@@ -65,8 +64,7 @@ class Lease:
     namespace: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Defined:
+class Defined(Struct, frozen=True):
     """An aggregate is created: everything is dirty, and changes are captured from *cursor*.
 
     Args:
@@ -89,8 +87,7 @@ class Defined:
 
 
 @json_fields(omits=["source"])
-@dataclass(frozen=True, slots=True)
-class Described:
+class Described(Struct, frozen=True):
     """The definition changed in its metadata only (comment, policies, the name of its source).
 
     Args:
@@ -103,8 +100,7 @@ class Described:
 
 
 @json_fields(later=())
-@dataclass(frozen=True, slots=True)
-class ParentSwitched:
+class ParentSwitched(Struct, frozen=True):
     """The aggregate that a roll-up reads has other partials now: everything of the roll-up is dirty.
 
     Args:
@@ -119,32 +115,28 @@ class ParentSwitched:
 
 
 @json_fields(later=())
-@dataclass(frozen=True, slots=True)
-class LeaseTaken:
+class LeaseTaken(Struct, frozen=True):
     """A process took the lease."""
 
     lease: Lease
 
 
 @json_fields(later=())  # earlier versions also named the process of Spark
-@dataclass(frozen=True, slots=True)
-class LeaseRenewed:
+class LeaseRenewed(Struct, frozen=True):
     """The process that has the lease is still working."""
 
     owner: str
     until: float
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseReleased:
+class LeaseReleased(Struct, frozen=True):
     """The process that had the lease gave it back."""
 
     owner: str
 
 
 @json_fields(later=["reasons", "max_entries", "lateness", "waited", "expired", *_LATER], omits=_LATER)
-@dataclass(frozen=True, slots=True)
-class Captured:
+class Captured(Struct, frozen=True):
     """Changes up to *version* were captured into the invalidation log.
 
     Args:
@@ -180,8 +172,7 @@ class Captured:
 
 
 @json_fields(later=["is_of_source"], omits=["is_of_source"])
-@dataclass(frozen=True, slots=True)
-class Invalidated:
+class Invalidated(Struct, frozen=True):
     """Spans were declared dirty by hand, or because a forced refresh computes them again, or because a column became wider.
 
     Args:
@@ -196,8 +187,7 @@ class Invalidated:
 
 
 @json_fields(later=["settled"])
-@dataclass(frozen=True, slots=True)
-class Frozen:
+class Frozen(Struct, frozen=True):
     """Raw rows below *bound* may be deleted from here on; the results that were computed from them stay.
 
     Args:
@@ -212,16 +202,14 @@ class Frozen:
 
 
 @json_fields(later=())
-@dataclass(frozen=True, slots=True)
-class Retired:
+class Retired(Struct, frozen=True):
     """The first retained edge moves to *bound*: up, and older buckets will be discarded; down, and they are computed again."""
 
     bound: Instant
 
 
 @json_fields(later=())
-@dataclass(frozen=True, slots=True)
-class Planned:
+class Planned(Struct, frozen=True):
     """A refresh was planned: before it writes, its spans leave the log and the threshold rises to *threshold*."""
 
     plan: Plan
@@ -230,8 +218,7 @@ class Planned:
 
 
 @json_fields(later=())
-@dataclass(frozen=True, slots=True)
-class Audited:
+class Audited(Struct, frozen=True):
     """The gate decided which rows of plan *n* are published. Recovery uses this verdict and does not audit again.
 
     Args:
@@ -246,31 +233,27 @@ class Audited:
 
 
 @json_fields(later=())
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(Struct, frozen=True):
     """Plan *n* ended: both tables carry it."""
 
     n: int
     report: RunReport
 
 
-@dataclass(frozen=True, slots=True)
-class Aborted:
+class Aborted(Struct, frozen=True):
     """Plan *n* was given up: no table will carry it, and its spans are dirty again."""
 
     n: int
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Delivered:
+class Delivered(Struct, frozen=True):
     """The output handler received all changed rows up to a version of the output."""
 
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class Registered:
+class Registered(Struct, frozen=True):
     """The output has the name *table* in a catalog, or none if that is "".
 
     Args:
@@ -282,8 +265,7 @@ class Registered:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyRan:
+class PolicyRan(Struct, frozen=True):
     """A refresh policy did its work.
 
     Args:
@@ -300,15 +282,13 @@ class PolicyRan:
     is_by_clock: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(Struct, frozen=True):
     """The published rows were checked; *verdict* is the result, as JSON."""
 
     verdict: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Repaired:
+class Repaired(Struct, frozen=True):
     """The aggregate was repaired: its tables are those named here, and both carry number *n*.
 
     Args:
@@ -332,15 +312,13 @@ class Repaired:
     source: Mapping[str, str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Maintained:
+class Maintained(Struct, frozen=True):
     """The tables were maintained; *report* is the result, as JSON."""
 
     report: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class BuildStarted:
+class BuildStarted(Struct, frozen=True):
     """A build was begun beside an aggregate; it has its own events.
 
     Args:
@@ -357,8 +335,7 @@ class BuildStarted:
 
 
 @json_fields(later=())
-@dataclass(frozen=True, slots=True)
-class SwitchPlanned:
+class SwitchPlanned(Struct, frozen=True):
     """A switch was planned: the output will get the rows of a build. Recovery looks for the plan's id in the output.
 
     Args:
@@ -370,18 +347,15 @@ class SwitchPlanned:
     build: str
 
 
-@dataclass(frozen=True, slots=True)
-class BuildClosed:
+class BuildClosed(Struct, frozen=True):
     """A switch to the build was planned: the build loses its lease and does not change until the switch has ended."""
 
 
-@dataclass(frozen=True, slots=True)
-class BuildOpened:
+class BuildOpened(Struct, frozen=True):
     """The switch was given up; the build can be refreshed again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Switched:
+class Switched(Struct, frozen=True):
     """A switch ended: the output carries plan *n*, and the aggregate takes over the version of its build.
 
     Args:
@@ -397,13 +371,11 @@ class Switched:
     report: RunReport
 
 
-@dataclass(frozen=True, slots=True)
-class Dropped:
+class Dropped(Struct, frozen=True):
     """The aggregate or the build was dropped."""
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     """The folded state of the aggregate, which replaces all its earlier events."""
 
     state: Mapping[str, Any]

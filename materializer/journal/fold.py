@@ -7,8 +7,9 @@ without a plan), so that reading a damaged or foreign journal fails before a dec
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any, Final, assert_never
+
+from msgspec.structs import replace
 
 from materializer.core.codec import from_json
 from materializer.core.compiled.trusted import problems_of

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from materializer.journal.codec import Row
 from materializer.journal.state import AggregateState, NamedStates, States
@@ -250,8 +251,7 @@ class _Aggregates(NamedStates):
         return (state for state in self._folds.mentioning(*texts) if not state.builds)
 
 
-@dataclass(frozen=True, slots=True)
-class _Index:
+class _Index(Struct, frozen=True):
     """Where aggregates and builds are found.
 
     Args:

@@ -11,7 +11,6 @@ import json
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
@@ -19,6 +18,8 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, Final
 from uuid import uuid4
+
+from msgspec import Struct
 
 from materializer.core.codec import as_json
 from materializer.errors import NOTHING, JournalConflictError, JournalError, MaterializerError
@@ -57,8 +58,7 @@ def _warned() -> Iterator[list[str]]:
         warnings.append(f"tidying the journal failed: {type(exc).__name__}: {exc}")
 
 
-@dataclass(frozen=True, slots=True)
-class Gathered:
+class Gathered(Struct, frozen=True):
     """Size and garbage of one of the journal's two tables.
 
     Args:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from materializer.errors import MaterializerError
 from materializer.journal.state import AggregateState
@@ -28,8 +29,7 @@ _FORMAT: Final = 2
 """A higher number when the content of the file changes its meaning."""
 
 
-@dataclass(frozen=True, slots=True)
-class OutputRows:
+class OutputRows(Struct, frozen=True):
     """What a refresh left.
 
     Args:

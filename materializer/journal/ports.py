@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 from materializer.journal.codec import Row
 
@@ -13,8 +14,7 @@ if TYPE_CHECKING:
     from materializer.lake.write.vacuum import Leftover
 
 
-@dataclass(frozen=True, slots=True)
-class JournalSnapshot:
+class JournalSnapshot(Struct, frozen=True):
     """All rows of the journal at one version.
 
     Args:

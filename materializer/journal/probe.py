@@ -10,14 +10,16 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from typing import Final
 from uuid import uuid4
+
+from msgspec import Struct
 
 from materializer.errors import NOTHING, NoCompareAndSwapError
 from materializer.journal.codec import Row
 from materializer.lake import places
 from materializer.lake.failures import translated
+from materializer.structs import as_dict
 
 LAKE: Final = ""
 """Stands in place of the id of an aggregate in rows that belong to the whole lake."""
@@ -26,8 +28,7 @@ AT_ONCE: Final = 16
 ROUNDS: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
-class StoreProbe:
+class StoreProbe(Struct, frozen=True):
     """The answer of a store, as the journal keeps it.
 
     Args:
@@ -58,7 +59,7 @@ def probed(root: str, *, single_writer: bool, at: str) -> Row:
             f"the store of '{root}' lets several writers make the same file", path=root, wrote=NOTHING
         )
     probe = StoreProbe(is_safe, single_writer=not is_safe)
-    return Row(LAKE, KIND, at, json.dumps(asdict(probe)))
+    return Row(LAKE, KIND, at, json.dumps(as_dict(probe)))
 
 
 def _is_safe(folder: str) -> bool:

@@ -10,12 +10,12 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from typing import Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable
+from msgspec import Struct
 
 from materializer.errors import (
     NOTHING,
@@ -34,6 +34,7 @@ from materializer.lake.failures import translated
 from materializer.lake.hostile import refuse_extraordinary, refuse_outside
 from materializer.lake.log import is_begun
 from materializer.lake.table import open_table
+from materializer.structs import as_dict
 
 MANIFEST: Final = "backup.json"
 FORMAT: Final = 1
@@ -45,8 +46,7 @@ _LAST: Final = "_last_checkpoint"
 _VERSIONED: Final = re.compile(r"(\d{20})\..*(json|parquet)")
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
+class Manifest(Struct, frozen=True):
     """The content of ``backup.json``.
 
     Args:
@@ -88,7 +88,7 @@ def copy_journal(root: str, to: str) -> View:
 def seal(to: str, manifest: Manifest) -> None:
     """Write the manifest, which completes a copy."""
     with translated(to, "writing to", wrote=_PART):
-        places.put(f"{to}/{MANIFEST}", (json.dumps(asdict(manifest), indent=2) + "\n").encode())
+        places.put(f"{to}/{MANIFEST}", (json.dumps(as_dict(manifest), indent=2) + "\n").encode())
 
 
 def manifest_of(folder: str) -> Manifest:

@@ -13,8 +13,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import astuple, dataclass
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import astuple
 
 from materializer.journal.codec import Row
 from materializer.journal.ports import JournalSnapshot
@@ -26,8 +28,7 @@ _FORMAT: Final = 2
 """A higher number when the content of the file changes its meaning."""
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(Struct, frozen=True):
     """The content of the file.
 
     Args:

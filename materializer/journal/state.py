@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from materializer.core.codec import json_fields
 from materializer.core.printed import Printed, PrintedTable, facts
@@ -20,8 +22,7 @@ Version = Mapping[str, Any]
 """One version: the fields of :data:`materializer.journal.version_fields.FIELDS`, in the form that a snapshot of the state has."""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Ended(Printed):
+class Ended(Printed, Struct, frozen=True):
     """A refresh that ended, as commands show it.
 
     Args:
@@ -74,8 +75,7 @@ LATER: Final = (
     later=LATER,
     omits=("table", "table_problem", "mark", "written_by"),
 )
-@dataclass(frozen=True, slots=True)
-class AggregateState:
+class AggregateState(Struct, frozen=True):
     """The state of one aggregate.
 
     Args:

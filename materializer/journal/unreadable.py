@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from materializer.core.spec.spec import NAME
 from materializer.errors import JournalError, JournalVersionError
@@ -19,8 +21,7 @@ from materializer.journal.fold import folded
 from materializer.journal.state import AggregateState, States
 
 
-@dataclass(frozen=True, slots=True)
-class Broken:
+class Broken(Struct, frozen=True):
     """An aggregate with an unreadable event.
 
     Args:

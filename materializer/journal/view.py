@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from materializer.errors import LeaseLostError, UnknownAggregateError
 from materializer.journal.folds import Folds
@@ -11,8 +12,7 @@ from materializer.journal.state import AggregateState, NamedStates, States
 from materializer.journal.unreadable import Broken
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(Struct, frozen=True):
     """The journal at one version.
 
     Args:

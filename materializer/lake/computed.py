@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias
+
+from msgspec import Struct, field
 
 from materializer.core.engines.work import KeySlices
 from materializer.core.time.spans import SpanSet
@@ -13,8 +14,7 @@ Rows: TypeAlias = Any
 """An Arrow table, or a frame of Spark."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fewer:
+class Fewer(Struct, frozen=True):
     """Buckets, or slices of an engine's results, for which a recompute counted too few raw rows.
 
     Args:
@@ -34,8 +34,7 @@ class Fewer:
     now: int
 
 
-@dataclass(slots=True)
-class Computed:
+class Computed(Struct):
     """The computed rows of a plan, either fetched (driver's lane) or still in Spark.
 
     Args:

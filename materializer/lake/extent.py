@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from deltalake import DeltaTable
+from msgspec import Struct
+from msgspec.structs import replace
 
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import Span, SpanSet
@@ -33,8 +34,7 @@ _INTEGERS: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
 """Types of an integer time; all of them are read alike."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
+class Unknown(Struct, frozen=True):
     """Files whose statistics give no times; in *rows*, a file without a row count counts as one row."""
 
     files: int = 0
@@ -42,8 +42,7 @@ class Unknown:
     bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ReadEstimate:
+class ReadEstimate(Struct, frozen=True):
     """The cost of reading some spans.
 
     Args:
@@ -61,8 +60,7 @@ class ReadEstimate:
     is_exact: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
+class Extent(Struct, frozen=True):
     """The files of one version of a table, by time.
 
     Args:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Final
 
 from deltalake import DeltaTable
+from msgspec import Struct
 
 CATALOG_FEATURES: Final = frozenset({"catalogManaged", "catalogOwned", "catalogOwned-preview"})
 HARMLESS: Final = frozenset(
@@ -21,8 +21,7 @@ HARMLESS: Final = frozenset(
 _PADDED: Final = "__CHAR_VARCHAR_TYPE_STRING"
 
 
-@dataclass(frozen=True, slots=True)
-class TableFeatures:
+class TableFeatures(Struct, frozen=True):
     """The features that determine who may read and write a table.
 
     Args:

@@ -8,8 +8,9 @@ Integers beyond 64 bits stay exact: a column with one holds objects of Python.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, overload
+
+from msgspec import Struct
 
 from materializer.core.time.spans import Span, SpanSet
 
@@ -17,8 +18,7 @@ _MOST: Final = 1 << 62
 """Integers below this can be added and subtracted in 64 bits."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileStat:
+class FileStat(Struct, frozen=True):
     """One data file: its rows, its size, and the half-open time range that contains its rows."""
 
     rows: int

@@ -12,9 +12,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import Span
@@ -50,8 +52,7 @@ _MOST_TEXTS: Final = 500
 _texts: Final[dict[str, dict[int, str]]] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class DataFile:
+class DataFile(Struct, frozen=True):
     """One ``add`` or ``remove`` action.
 
     Args:
@@ -79,16 +80,14 @@ class DataFile:
     stats: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeFile:
+class ChangeFile(Struct, frozen=True):
     """One ``cdc`` action: a file that holds the rows a commit changed."""
 
     path: str
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Metadata:
+class Metadata(Struct, frozen=True):
     """A ``metaData`` action.
 
     Args:
@@ -109,8 +108,7 @@ class Metadata:
         return self.configuration.get("delta.enableChangeDataFeed", "").lower() == "true"
 
 
-@dataclass(frozen=True, slots=True)
-class Protocol:
+class Protocol(Struct, frozen=True):
     """A ``protocol`` action: versions and the names of all reader and writer features."""
 
     reader: int
@@ -118,8 +116,7 @@ class Protocol:
     features: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(Struct, frozen=True):
     """One version of a table.
 
     Args:

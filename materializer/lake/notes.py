@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from materializer.lake.log import json_line, latest_version, lines_of
 
@@ -12,8 +13,7 @@ NEAR: Final = 10
 """So many of the newest commits of a table are read for its number."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommitNote:
+class CommitNote(Struct, frozen=True):
     """The note that a commit of ours carries.
 
     Args:

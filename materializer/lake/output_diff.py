@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import unquote
@@ -17,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from msgspec.structs import replace
 
 from materializer.core.compiled.shown import SAME_SHARE
 from materializer.core.refresh.output_feed import CHANGE, META, REASON, ChangeType, Reason

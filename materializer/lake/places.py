@@ -16,11 +16,12 @@ import posixpath
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import unquote, urlsplit
 from uuid import uuid4
+
+from msgspec import Struct
 
 from materializer.errors import ConfigError
 from materializer.lake import store_settings
@@ -38,8 +39,7 @@ _MARK: Final = ".folder"
 _LOG: Final = "_delta_log/"
 
 
-@dataclass(frozen=True, slots=True)
-class FileEntry:
+class FileEntry(Struct, frozen=True):
     """A file or a folder.
 
     Args:

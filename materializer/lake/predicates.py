@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from materializer.core.time.spans import Span, SpanSet
 
 
-@dataclass(frozen=True, slots=True)
-class SpanIndex:
+class SpanIndex(Struct, frozen=True):
     """Sorted and disjoint spans by bisection, for many arrays of instants.
 
     Args:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, QueryBuilder
+from msgspec.structs import replace
 
 from materializer.core.language.suggest import ColumnFacts, SourceFacts, times
 from materializer.core.refresh.lateness import HISTORY, Lateness

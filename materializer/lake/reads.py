@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+from msgspec import Struct, field
 
 from materializer.lake import places
 
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
 _Fact = TypeVar("_Fact")
 
 
-@dataclass(frozen=True, slots=True)
-class Reader:
+class Reader(Struct, frozen=True):
     """One aggregate of a command.
 
     Args:
@@ -37,16 +37,14 @@ class Reader:
     columns: Collection[str]
 
 
-@dataclass(slots=True)
-class _Room:
+class _Room(Struct):
     """How many rows and bytes still fit into a block."""
 
     rows: int
     size: int
 
 
-@dataclass(slots=True)
-class ReadTable:
+class ReadTable(Struct):
     """What a block has read of one table."""
 
     _room: _Room
@@ -132,8 +130,7 @@ class ReadTable:
         self._room.size += rows.nbytes
 
 
-@dataclass(frozen=True, slots=True)
-class SharedReads:
+class SharedReads(Struct, frozen=True):
     """Makes blocks.
 
     Args:
@@ -162,8 +159,7 @@ class SharedReads:
             tables.end(known)
 
 
-@dataclass(slots=True)
-class _Tables:
+class _Tables(Struct):
     """The tables of a block, by path."""
 
     room: _Room

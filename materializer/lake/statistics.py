@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final
+
+from msgspec import Struct
 
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import Span
@@ -22,8 +23,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 _FRACTION: Final = re.compile(r"\.(\d{6})\d+")
 
 
-@dataclass(frozen=True, slots=True)
-class TimeColumn:
+class TimeColumn(Struct, frozen=True):
     """A time column as the log describes it.
 
     Args:
@@ -39,8 +39,7 @@ class TimeColumn:
     is_partition: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class FileRange:
+class FileRange(Struct, frozen=True):
     """The statistics of one file.
 
     Args:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from msgspec import Struct
 
 from materializer.lake import places
 from materializer.lake.failures import first_line, translated
@@ -25,8 +25,7 @@ _BATCH: Final = 1 << 16
 """Rows that are in memory at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
+class Compared(Struct, frozen=True):
     """What was found when the files of a table were read.
 
     Args:
@@ -44,8 +43,7 @@ class Compared:
     is_marked: bool = False
 
 
-@dataclass(slots=True)
-class _Seen:
+class _Seen(Struct):
     """What was read of a column in a file: how many rows have no value, and the ends of the others."""
 
     nulls: int = 0

@@ -6,12 +6,12 @@ import threading
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 from weakref import WeakValueDictionary
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
+from msgspec import Struct, field
 
 from materializer.errors import (
     CatalogManagedError,
@@ -43,16 +43,14 @@ _LOOK: Final[ContextVar[object]] = ContextVar("look", default=None)
 """The block in which tables of a store are looked at once; None outside of one."""
 
 
-@dataclass(frozen=True, slots=True)
-class TableHead:
+class TableHead(Struct, frozen=True):
     """Newest version and identity of a table."""
 
     version: int
     table_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class NotedTable:
+class NotedTable(Struct, frozen=True):
     """What a table was once: it still is if the newest commit file has the same identity.
 
     Args:

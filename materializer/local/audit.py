@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 
 from materializer.core.compiled.bucket_sql import instant_of_sql
 from materializer.core.quality.checks import Check, copies_of
@@ -47,8 +47,7 @@ def why_not(check: Check, columns: Mapping[str, str]) -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True)
-class LocalRows:
+class LocalRows(Struct, frozen=True):
     """Rows in this process that checks are about.
 
     Args:
@@ -122,8 +121,7 @@ class LocalRows:
             yield connection
 
 
-@dataclass(frozen=True, slots=True)
-class _Forms:
+class _Forms(Struct, frozen=True):
     """The local forms of some checks.
 
     Args:

@@ -7,8 +7,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
 
 from materializer import machine
 from materializer.local.kinds import NotLocal, TooLarge
@@ -50,8 +51,7 @@ def connected(database: str = ":memory:", *, memory: int = LEAST) -> duckdb.Duck
     return connection
 
 
-@dataclass(frozen=True, slots=True)
-class Connection:
+class Connection(Struct, frozen=True):
     """A connection for one computation.
 
     Args:
@@ -82,8 +82,7 @@ class Connection:
             self.duckdb.unregister(self._names.pop())
 
 
-@dataclass(slots=True)
-class Connections:
+class Connections(Struct):
     """Connections that are open and free, by memory and process: in a child that was forked, the threads of a database are missing.
 
     Args:

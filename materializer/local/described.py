@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from materializer.core.aggregates.decompose import decompose
 from materializer.core.aggregates.registry import find

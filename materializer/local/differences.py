@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
 import pyarrow as pa
+from msgspec import Struct
 
 from materializer.local.comparison import TOLERANCE
 from materializer.local.connection import opened
@@ -26,8 +26,7 @@ class Law(StrEnum):
     """Of sketches: where both are null or none is; other values are counted, and are no difference."""
 
 
-@dataclass(frozen=True, slots=True)
-class ComparedColumn:
+class ComparedColumn(Struct, frozen=True):
     """A column of both outputs.
 
     Args:
@@ -43,8 +42,7 @@ class ComparedColumn:
     is_list: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnDifference:
+class ColumnDifference(Struct, frozen=True):
     """How a column differs in the groups that both outputs have.
 
     Args:
@@ -60,8 +58,7 @@ class ColumnDifference:
     law: Law
 
 
-@dataclass(frozen=True, slots=True)
-class GroupDifference:
+class GroupDifference(Struct, frozen=True):
     """A group that differs.
 
     Args:
@@ -75,8 +72,7 @@ class GroupDifference:
     there: dict[str, Any] | None
 
 
-@dataclass(frozen=True, slots=True)
-class RowDifferences:
+class RowDifferences(Struct, frozen=True):
     """How the rows of two outputs differ.
 
     Args:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+from msgspec import Struct
 
 from materializer.core.compiled.bucket_sql import instant_of_sql, slice_sql
 from materializer.core.compiled.definition import SLICE, Definition, key_column
@@ -40,8 +40,7 @@ _PARTS: Final = "mz_parts"
 _STORED: Final = "mz_stored"
 
 
-@dataclass(frozen=True, slots=True)
-class Results:
+class Results(Struct, frozen=True):
     """Computes results of one engine's aggregate.
 
     Args:

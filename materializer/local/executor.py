@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from materializer.core.aggregates.layout import SIGN
 from materializer.core.compiled.bucket_sql import bucket_start_sql, clock_of_start
@@ -37,7 +39,6 @@ MOST_FORMS: Final = 1_000
 """Definitions whose forms are remembered."""
 
 
-@dataclass(slots=True)
 class LocalExecutor(LocalReader):
     """Computes what is small and has local forms.
 
@@ -220,8 +221,7 @@ def _of_group(keys: Iterable[str]) -> str:
     return f"JOIN {_GROUPS} AS g ON {' AND '.join(tests)}"
 
 
-@dataclass(slots=True)
-class _Run:
+class _Run(Struct):
     """One computation."""
 
     executor: LocalExecutor

@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
 
 import sqlglot
+from msgspec import Struct, field
+from msgspec.structs import replace
 from sqlglot import TokenType, exp
 from sqlglot.errors import SqlglotError
 
@@ -85,8 +86,7 @@ _WORDS: Final = frozenset({TokenType.NUMBER, TokenType.STRING, TokenType.VAR, To
 _TYPE_WORDS: Final = re.compile(r"\w+")
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(Struct, frozen=True):
     """The names that an expression may use.
 
     Args:
@@ -165,8 +165,7 @@ def _words_of(tree: exp.Expr) -> Iterator[str]:
             yield from (part.lower() for part in _TYPE_WORDS.findall(_type_text(node)))
 
 
-@dataclass(frozen=True, slots=True)
-class Compiler:
+class Compiler(Struct, frozen=True):
     """Compiles the nodes of a parsed expression.
 
     Args:

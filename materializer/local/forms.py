@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from materializer.core.aggregates.layout import SIGN
 from materializer.core.compiled.definition import SLICE, Definition, EngineDefinition, key_column
@@ -54,8 +56,7 @@ CARRIED: Final = "_carry_"
 """Prefix of the columns with the state before a part."""
 
 
-@dataclass(frozen=True, slots=True)
-class Forms:
+class Forms(Struct, frozen=True):
     """What the local executor runs for a definition; all texts are SQL of DuckDB.
 
     Args:
@@ -129,8 +130,7 @@ class Forms:
         return forms
 
 
-@dataclass(frozen=True, slots=True)
-class _Typing:
+class _Typing(Struct, frozen=True):
     """Compiles texts whose type is known.
 
     Args:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final
@@ -173,7 +172,6 @@ _READ: Final[Mapping[str, Callable[[str], Any]]] = {
 }
 
 
-@dataclass(slots=True)
 class GivenRows(LocalExecutor):
     """Computes from rows in memory.
 

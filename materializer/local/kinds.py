@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from materializer.errors import MaterializerError
 from materializer.lake.types import json_of
@@ -63,8 +64,7 @@ def bugs_left_to_spark() -> Iterator[None]:
         raise NotLocal(f"{BUG}{type(exc).__name__} in this process: {text}") from exc
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(Struct, frozen=True):
     """A Spark type.
 
     Args:

@@ -8,9 +8,10 @@ does, so that their last digits are equal, too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from msgspec import Struct
 
 from materializer.core.query.nodes import Folded, Frame
 
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
 FUNCTIONS: Final = frozenset({"sum", "avg", "stddev_samp"})
 
 
-@dataclass(frozen=True, slots=True)
-class OverDoubles:
+class OverDoubles(Struct, frozen=True):
     """A function of the last rows, or of all rows so far, of each row.
 
     Args:
@@ -100,8 +100,7 @@ def _before(values: Values, is_there: Values, places: Values, n: int) -> tuple[V
     return x, counts
 
 
-@dataclass(frozen=True, slots=True)
-class Passed:
+class Passed(Struct, frozen=True):
     """Rows that are made by a pass, before the statement that takes them.
 
     Args:

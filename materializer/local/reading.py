@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from materializer.core.compiled.definition import SLICE, Definition, key_column
 from materializer.core.refresh.plan import INSERTED, OPENED
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     from materializer.lake.keys import Within
 
 
-@dataclass(slots=True)
-class LocalReader:
+class LocalReader(Struct):
     """Reads rows within bounds; rows of other buckets are skipped while files are read.
 
     Args:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from materializer.core.query.nodes import (
     EQUAL,
@@ -33,8 +35,7 @@ Kinds = Mapping[str, Kind]
 _PLACE = "mz_place"
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(Struct, frozen=True):
     """A query for DuckDB.
 
     Args:

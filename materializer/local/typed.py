@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final, Protocol
+
+from msgspec import Struct
 
 from materializer.local.kinds import BIGINT, DOUBLE, INTEGERS, VOID, Kind, NotLocal, quoted
 
@@ -20,8 +21,7 @@ EXACT_DIGITS: Final = 15
 division gives the nearest double."""
 
 
-@dataclass(frozen=True, slots=True)
-class Typed:
+class Typed(Struct, frozen=True):
     """An expression of DuckDB, and its type in Spark.
 
     Args:

@@ -17,9 +17,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
+
+from msgspec import Struct, field
 
 from materializer.core.time.spans import Span
 from materializer.errors.base import masked
@@ -132,8 +133,7 @@ class Ending(StrEnum):
     ABORT = "abort"
 
 
-@dataclass(frozen=True, slots=True)
-class Activity:
+class Activity(Struct, frozen=True):
     """One activity, when it begins.
 
     Args:
@@ -155,8 +155,7 @@ class Activity:
     policy: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ActivityRun:
+class ActivityRun(Struct, frozen=True):
     """One run of an activity.
 
     Args:
@@ -170,8 +169,7 @@ class ActivityRun:
     verdict: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class ActivityEnd:
+class ActivityEnd(Struct, frozen=True):
     """The end of an activity.
 
     Args:
@@ -217,8 +215,7 @@ class Listener(Protocol):
         """Hear that an activity ended."""
 
 
-@dataclass(frozen=True, slots=True)
-class Listening:
+class Listening(Struct, frozen=True):
     """A listener that is loaded for the first activity.
 
     Args:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
-from materializer.core.aggregates.decompose import decompose
+from msgspec import Struct
+from msgspec.structs import replace
+
 from materializer.core.compiled.bucket_sql import slices_sql, spans_sql
 from materializer.core.compiled.definition import SLICE, Definition, key_column
 from materializer.core.spec.spec import AggregateSpec, GridSpec, Resolution, TimeType
@@ -26,8 +27,7 @@ COMPILED: Final[dict[str, tuple[tuple[Mapping[str, Any], Mapping[str, Any]], Def
 """By version of the data: spec and schemas as the journal has them, and what they compile to."""
 
 
-@dataclass(frozen=True, slots=True)
-class Aggregate:
+class Aggregate(Struct, frozen=True):
     """An aggregate as it stands in the journal, with its definition compiled and its tables located.
 
     Args:
@@ -108,8 +108,7 @@ def compiled(state: AggregateState) -> Definition:
     return definition
 
 
-@dataclass(frozen=True, slots=True)
-class Timed:
+class Timed(Struct, frozen=True):
     """What a definition says of time.
 
     Args:
@@ -152,6 +151,8 @@ def _compile(state: AggregateState) -> Definition:
         engine = compile_engine(spec, [name for name, _ in columns["partials"]])
         layout = result_layout(spec, columns["partials"], engine.layout)
     else:
+        from materializer.core.aggregates.decompose import decompose  # noqa: PLC0415 - not without work
+
         stored = {name for name, _ in columns["partials"]}
         engine, layout = None, decompose(spec, stored).stored_in(stored)
     return Definition(spec, layout, grid, columns["partials"], columns["output"], engine)

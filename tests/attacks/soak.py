@@ -17,11 +17,11 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 from deltalake import DeltaTable
+from msgspec import Struct, field
 
 from tests.hints.world import BEGIN, DAILY, HOURLY, World
 from tests.paths import ROOT
@@ -36,8 +36,7 @@ BUSY = (0, 1, 3, 75)
 """Statuses of a process that found another one at work."""
 
 
-@dataclass
-class Soaked:
+class Soaked(Struct):
     """What came of it.
 
     Args:

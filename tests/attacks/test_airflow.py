@@ -11,13 +11,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 from markdown_it import MarkdownIt
+from msgspec.structs import replace
 
 from materializer.core.language.parse import parse_definitions
 from materializer.core.spec.spec import TimeType

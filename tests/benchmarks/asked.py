@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from tests.benchmarks import history
 from tests.docs import pages
@@ -23,8 +24,7 @@ PAGE: Final = history.ROOT / "docs" / "measurements.md"
 _HEADER: Final = ("what", "asked", "newest", "worst", "best", "runs", "verdict", "newest run")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class Ask(Struct, frozen=True, kw_only=True):
     """One figure of a benchmark, and what was asked of it.
 
     Args:

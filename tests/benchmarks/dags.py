@@ -19,10 +19,11 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from materializer.core.language.parse import parse_definitions
 from materializer.core.spec.spec import TimeType

@@ -16,9 +16,10 @@ import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct, field
 
 from materializer.api import Materializer
 from materializer.lake.log import latest_version, read_commit
@@ -34,8 +35,7 @@ _EVENT: Final = struct.Struct("iIII")
 _AT_ONCE: Final = 1 << 20
 
 
-@dataclass(slots=True)
-class Opened:
+class Opened(Struct):
     """Data files that were opened.
 
     Args:

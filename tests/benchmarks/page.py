@@ -13,13 +13,13 @@ import argparse
 import os
 import shutil
 import time
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from materializer.api import Materializer
 from materializer.config import Config

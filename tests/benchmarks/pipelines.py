@@ -16,11 +16,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable
+from msgspec import Struct
 
 from materializer.api import Materializer
 from materializer.config import Config, SparkConfig
@@ -41,8 +41,7 @@ START = 1_704_067_200
 """2024-01-01, in seconds."""
 
 
-@dataclass
-class Watched:
+class Watched(Struct):
     """What a reader saw of an output.
 
     Args:

@@ -23,7 +23,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
@@ -34,6 +33,7 @@ from zlib import crc32
 import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
+from msgspec.structs import replace
 
 from materializer.api import Materializer
 from materializer.config import Config

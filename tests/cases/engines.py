@@ -8,7 +8,6 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from importlib import import_module
@@ -16,6 +15,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 from deltalake import DeltaTable
+from msgspec import Struct, field
 
 from materializer.errors import MaterializerError
 from materializer.lake import places
@@ -60,8 +60,7 @@ _ALL_ROWS: Final = 1 << 40
 """Width of the one bucket in which the rows of a ``metric`` case lie, by their ``_seq``."""
 
 
-@dataclass(slots=True)
-class Found:
+class Found(Struct):
     """What the package has made of a case.
 
     Args:
@@ -228,8 +227,7 @@ def _new_rows(now: Iterable[dict[str, Any]], before: Iterable[dict[str, Any]]) -
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """The Delta table that a case's rows are committed to.
 
     Args:

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any
 
 import pytest
+from msgspec import Struct, field
 
 from materializer.core.codec import JsonForm, as_json, from_json, json_fields, json_list
 
@@ -15,14 +15,12 @@ class Colour(StrEnum):
 
 
 @json_list
-@dataclass(frozen=True)
-class Point:
+class Point(Struct, frozen=True):
     x: int
     y: int = 0
 
 
-@dataclass(frozen=True)
-class Shape:
+class Shape(Struct, frozen=True):
     name: str
     points: tuple[Point, ...] = ()
     colour: Colour | None = None
@@ -33,16 +31,14 @@ class Shape:
 
 
 @json_fields(order=("last", ...), names={"first": "1st"}, later=["note"], omits=["note"])
-@dataclass(frozen=True)
-class Listed:
+class Listed(Struct, frozen=True):
     first: int
     last: int = 9
     note: str = ""
 
 
 @json_fields(later=["note"])
-@dataclass(frozen=True)
-class Plain:
+class Plain(Struct, frozen=True):
     first: int
     last: int = 9
     note: str = ""

@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from msgspec import Struct
 from rich.console import Console
 
 from materializer.api import Materializer
@@ -44,8 +44,7 @@ DAYS = (
 )
 
 
-@dataclass(frozen=True)
-class Told:
+class Told(Struct, frozen=True):
     outcome: DemoResult
     text: str
     lake: Path

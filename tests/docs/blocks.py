@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from tests.paths import ROOT
 
@@ -20,8 +21,7 @@ _FENCE: Final = re.compile(r"^( *)(`{3,}|~{3,}|:{3,})(.*)$")
 _HEREDOC: Final = re.compile(r"<<-?\s*'?(\w+)'?\s*$")
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Struct, frozen=True):
     """One fenced block.
 
     Args:
@@ -73,8 +73,7 @@ def _blocks(page: str, text: str) -> Iterator[Block]:
         at += 1
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Struct, frozen=True):
     """One simple command of a shell.
 
     Args:

@@ -6,10 +6,11 @@ Nothing is laid out by hand: where boxes overlap in time they go one below the o
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from html import escape
 from typing import Final
+
+from msgspec import Struct
 
 from tests.docs import world
 from tests.docs.world import Result, Row
@@ -34,8 +35,7 @@ _STYLE: Final = """\
   }"""
 
 
-@dataclass(frozen=True, slots=True)
-class Box:
+class Box(Struct, frozen=True):
     """One result.
 
     Args:

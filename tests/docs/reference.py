@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from materializer.adapters.metrics.catalogue import METRICS
 from materializer.config import Config
@@ -161,8 +163,7 @@ LONGEST: Final = 64
 """An expression that is longer stands below the table."""
 
 
-@dataclass(frozen=True, slots=True)
-class Meaning:
+class Meaning(Struct, frozen=True):
     """What one aggregate means.
 
     Args:

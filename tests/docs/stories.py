@@ -12,7 +12,6 @@ import re
 import shutil
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import is_dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from queue import Queue
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from msgspec import Struct
 
 from materializer import config
 from materializer.adapters.cli.app import main
@@ -432,7 +432,7 @@ def _expect_settings(found: config.Config, data: Mapping[str, Any]) -> None:
         told = found if key == "source" else getattr(found, key)
         for part, inner in value.items() if isinstance(value, dict) else [("", value)]:
             read = told if not part else told[part] if isinstance(told, Mapping) else getattr(told, part)
-            if is_dataclass(read):
+            if isinstance(read, Struct):
                 assert inner == {name: getattr(read, name) for name in inner}, (key, part)
                 continue
             read = str(read) if isinstance(read, Path) else read

@@ -6,12 +6,12 @@ Two commits. After each every engine is refreshed, so that the pages show what a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+from msgspec import Struct
 
 from materializer.api import Materializer
 from materializer.config import Config
@@ -66,8 +66,7 @@ _SCHEMAS: Final = {
 Row = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(Struct, frozen=True):
     """What one engine made of the world.
 
     Args:

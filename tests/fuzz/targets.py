@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
 
 from materializer import config
 from materializer.adapters.page.server import PageServer
@@ -25,8 +26,7 @@ from tests.paths import ROOT
 GOLDEN: Final = ROOT / "tests" / "golden"
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(Struct, frozen=True):
     """One thing that is decoded.
 
     Args:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 from deltalake import DeltaTable
+from msgspec.structs import replace
 
 from materializer import Materializer, Span, define
 from materializer.core.codec import as_json
@@ -33,6 +33,7 @@ from materializer.journal.codec import KINDS, Row, encode
 from materializer.journal.events import Event, Repaired, SourceIdentity
 from materializer.journal.fold import apply, fold
 from materializer.journal.version_fields import version_of
+from materializer.structs import as_dict
 from tests.golden import normal
 from tests.golden.normal import AT
 
@@ -283,4 +284,4 @@ def specs() -> list[dict[str, Any]]:
 
 def stored() -> dict[str, str]:
     """Return the golden files of events and definitions."""
-    return {"journal.jsonl": lines([asdict(row) for _, row in every_event()]), "specs.jsonl": lines(specs())}
+    return {"journal.jsonl": lines([as_dict(row) for _, row in every_event()]), "specs.jsonl": lines(specs())}

@@ -12,7 +12,6 @@ import shlex
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import chdir, redirect_stderr, redirect_stdout
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +19,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 from deltalake import DeltaTable, WriterProperties
+from msgspec import Struct, field
 
 from materializer.adapters.cli.app import main
 from tests import tables
@@ -173,8 +173,7 @@ class Lake:
         self.tables = _commits(self)
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(Struct, frozen=True):
     """One call of a command.
 
     Args:
@@ -191,8 +190,7 @@ class Step:
         return "--json" in self.words
 
 
-@dataclass
-class Told:
+class Told(Struct):
     """What a run of the script said.
 
     Args:

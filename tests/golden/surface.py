@@ -9,7 +9,6 @@ import re
 import textwrap
 from collections.abc import Iterator
 from contextlib import redirect_stdout
-from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import Enum
 from importlib import import_module
 from pathlib import PurePath
@@ -18,11 +17,13 @@ from typing import Any, Final
 from unittest.mock import patch
 
 import typer
+from msgspec import Struct
 
 import materializer
-from materializer import config
+from materializer import config, structs
 from materializer.adapters.cli.app import app, main
 from materializer.core.language.properties import refusals
+from materializer.structs import written_signature
 from tests.paths import ROOT
 
 PLAIN: Final = {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
@@ -61,6 +62,10 @@ def api() -> dict[str, str]:
     return {"api.txt": "\n".join(parts), "errors.txt": _errors(), "properties.txt": _settings()}
 
 
+_BASES: Final = frozenset({object, Struct, *(b for b in vars(structs).values() if isinstance(b, type))})
+"""Bases that no user asks for."""
+
+
 def _documented() -> dict[str, Any]:
     """What docs/api.md names besides: reports, and parts of definitions."""
     page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
@@ -73,7 +78,7 @@ def _documented() -> dict[str, Any]:
 
 def _lines(name: str, value: Any) -> Iterator[str]:
     if inspect.isclass(value):
-        yield f"class {name}({', '.join(b.__name__ for b in value.__bases__ if b is not object)})"
+        yield f"class {name}({', '.join(b.__name__ for b in value.__bases__ if b not in _BASES)})"
         yield from _indented(_told(value), *([] if issubclass(value, Enum) else [f"__init__{_signature(value)}"]))
         for member, inner in sorted(inspect.getmembers_static(value)):
             if member.startswith("_") or _is_inherited(value, member):
@@ -96,7 +101,7 @@ def _member(name: str, value: Any, owner: type) -> Iterator[str]:
         kind = f"{type(value).__name__} " if isinstance(value, (classmethod, staticmethod)) else ""
         yield f"{kind}{name}{_signature(getattr(value, '__func__', value))}"
         yield f"    {_told(value)}"
-    elif not (is_dataclass(owner) and name in {f.name for f in fields(owner)}):  # those stand in __init__
+    elif not (issubclass(owner, Struct) and name in owner.__struct_fields__):  # those stand in __init__
         yield f"{name} = {_default(value)}"
 
 
@@ -117,11 +122,12 @@ def _told(value: Any) -> str:
 
 
 def _signature(value: Any) -> str:
-    found = inspect.signature(value)
+    is_value = isinstance(value, type) and issubclass(value, Struct)
+    found = written_signature(value) if is_value else inspect.signature(value)
     parameters = [p.replace(annotation=_Text(_annotation(p.annotation))) for p in found.parameters.values()]
     parameters = [p if p.default is p.empty else p.replace(default=_Text(_default(p.default))) for p in parameters]
     parameters = [p.replace(annotation=p.empty) if p.annotation.text == "" else p for p in parameters]
-    returned = _annotation(found.return_annotation)
+    returned = "None" if is_value else _annotation(found.return_annotation)
     text = str(inspect.Signature(parameters))
     return text if not returned else f"{text} -> {returned}"
 
@@ -193,15 +199,11 @@ def _settings() -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _config(cls: type, prefix: str = "") -> Iterator[str]:
-    for each in fields(cls):
-        value = _value(each)
-        if is_dataclass(value):
-            yield from _config(type(value), f"{each.name}.")
+def _config(cls: type[Struct], prefix: str = "") -> Iterator[str]:
+    for name, each in written_signature(cls).parameters.items():
+        value = getattr(each.default, "factory", lambda made=each.default: made)()
+        if isinstance(value, Struct):
+            yield from _config(type(value), f"{name}.")
         else:
             told = f"'{value}'" if isinstance(value, PurePath) else repr(value)
-            yield f"{prefix}{each.name}: {_annotation(each.type)} = {told}"
-
-
-def _value(field: Field[Any]) -> Any:
-    return field.default if field.default_factory is MISSING else field.default_factory()
+            yield f"{prefix}{name}: {_annotation(each.annotation)} = {told}"

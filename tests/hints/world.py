@@ -11,10 +11,12 @@ import shutil
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from materializer.adapters.cli.app import main
 from materializer.config import Config
@@ -30,8 +32,7 @@ HOURLY = view("hourly", each("1 hour"))
 DAILY = view("daily", each("1 day"), "hourly")
 
 
-@dataclass(frozen=True)
-class Ran:
+class Ran(Struct, frozen=True):
     """What a command ended with.
 
     Args:
@@ -121,8 +122,7 @@ class World:
         shutil.copytree(self.root / name, self.root / to)
 
 
-@dataclass(frozen=True)
-class Hint:
+class Hint(Struct, frozen=True):
     """What an error says to do next.
 
     Args:

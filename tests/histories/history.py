@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pytest
 from greenlet import GreenletExit, getcurrent, greenlet
+from msgspec.structs import replace
 
 from materializer.adapters.memory.lake import AGGREGATE
 from materializer.adapters.memory.log import NoFaults, PutFault, StoreFaults

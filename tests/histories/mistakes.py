@@ -6,10 +6,10 @@ Where the code has a second guard against the consequence, the mistake comes wit
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import pytest
+from msgspec.structs import replace
 
 from materializer.adapters.memory.lake import MemoryCommit, MemoryTable
 from materializer.adapters.memory.log import LogClient

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple, cast
+
+from msgspec.structs import replace
 
 from materializer.adapters.memory.lake import (
     AGGREGATE,

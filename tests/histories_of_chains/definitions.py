@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 HOUR: Final = 3_600_000_000
 WIDTHS: Final = (1, 2, 4, 12, 24)
@@ -34,8 +36,7 @@ Shown: TypeAlias = tuple[object, ...]
 """A row of an output: the bucket, the keys, the measures."""
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
+class Made(Struct, frozen=True):
     """A definition.
 
     Args:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
+from msgspec.structs import replace
 
 from materializer.adapters.memory.store import memory_stores
 from materializer.config import Config

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Final, NamedTuple, TypeAlias
@@ -11,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 MINUTE: Final = 60_000_000
 HOUR: Final = 60 * MINUTE
@@ -47,8 +47,7 @@ class Rows(NamedTuple):
         return Rows(*(column[is_meant] for column in self))
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
+class Made(Struct, frozen=True):
     """A definition.
 
     Args:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import log2
 from typing import Final
+
+from msgspec import Struct
 
 from materializer.core.refresh.plan import RunReport
 
@@ -19,8 +20,7 @@ the base, for each thing that a plan is made of and each binary digit of how man
 a commit of the source is opened."""
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
+class Size(Struct, frozen=True):
     """How large the work of a refresh is.
 
     Args:
@@ -45,8 +45,7 @@ class Size:
         return self.changed + self.groups + self.files + self.commits
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(Struct, frozen=True):
     """What a refresh cost.
 
     Args:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from materializer.core.refresh.invalidation import Entry
 from materializer.core.refresh.plan import Lane, Plan, Recompute, RunReport, TableBase

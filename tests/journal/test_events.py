@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import MISSING, fields, replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import fields, replace
 
 from materializer.errors import JournalError, JournalVersionError
 from materializer.journal import events
@@ -108,7 +108,7 @@ def test_a_missing_field_is_noticed(event: Event, data: st.DataObject) -> None:
     """
     row = encode("a1", event, at="")
     payload = json.loads(row.payload)
-    names = [f.name for f in fields(event) if f.default is MISSING and f.default_factory is MISSING]
+    names = [f.name for f in fields(event) if f.required]
     if names:
         del payload[data.draw(st.sampled_from(names))]
         with pytest.raises(JournalError, match=row.kind):

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from materializer.core.codec import as_json, from_json
 from materializer.core.refresh.invalidation import ANY_ROWS, Cause, Entry, InvalidationLog

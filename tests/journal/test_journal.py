@@ -5,10 +5,10 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from materializer.core.language.define import define
 from materializer.core.refresh.invalidation import Entry

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import get_args
 
 import pytest
+from msgspec.structs import replace
 
 from materializer.core.codec import as_json, from_json
 from materializer.core.refresh.invalidation import ANY_ROWS, Cause, Entry

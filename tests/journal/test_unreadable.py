@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from materializer.core.codec import as_json
 from materializer.core.refresh.invalidation import Cause, Entry

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
+from msgspec.structs import replace
 
 from materializer.core.codec import as_json, from_json
 from materializer.core.refresh.invalidation import InvalidationLog

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 COLUMNS: Final = {
     "t": "tinyint", "s": "smallint", "i": "int", "j": "int", "l": "bigint", "m": "bigint", "k": "int", "f": "float", "d": "double",
@@ -16,8 +17,7 @@ COLUMNS: Final = {
 UNITS: Final = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")
 
 
-@dataclass(frozen=True, slots=True)
-class Drawing:
+class Drawing(Struct, frozen=True):
     """Draws texts.
 
     Args:

@@ -11,13 +11,14 @@ import math
 import random
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from materializer.core.aggregates.decompose import decompose
 from materializer.core.compiled.definition import SLICE, Definition, key_column
@@ -74,8 +75,7 @@ GRIDS: Final[Mapping[TimeType, tuple[dict[str, Any], ...]]] = {
 }
 
 
-@dataclass(slots=True)
-class Found:
+class Found(Struct):
     """What a scene came to.
 
     Args:
@@ -92,8 +92,7 @@ class Found:
     seen: Counter[str] = field(default_factory=Counter)
 
 
-@dataclass(frozen=True, slots=True)
-class Drawn:
+class Drawn(Struct, frozen=True):
     """One definition of a scene: the names of its measures, and of what stands for its HAVING, or ""."""
 
     number: int

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import pytest
+from msgspec.structs import replace
 
 from materializer.adapters.memory.lake import MemoryLake, forget_folds, spans_of
 from materializer.adapters.memory.ports import MemoryPorts

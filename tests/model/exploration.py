@@ -20,9 +20,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple
+
+from msgspec.structs import replace
 
 from materializer.adapters.memory.lake import WIDTH, MemoryLake, appended, forget_folds, spans_of
 from materializer.adapters.memory.ports import MemoryPorts

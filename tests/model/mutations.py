@@ -7,10 +7,10 @@ impossible events), the mistake comes with that guard taken away, so that it is 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import pytest
+from msgspec.structs import replace
 
 from materializer.adapters.memory.ports import MemoryPorts
 from materializer.core.refresh import strategies

@@ -18,11 +18,11 @@ import json
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
 import pytest
+from msgspec.structs import replace
 
 from materializer.adapters.memory.lake import MemoryLake, appended, forget_folds, spans_of
 from materializer.adapters.memory.ports import MemoryPorts

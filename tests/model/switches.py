@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import pytest
+from msgspec.structs import replace
 
 from materializer.adapters.memory.lake import MemoryLake, dirty_buckets, folded, forget_folds
 from materializer.adapters.memory.switch_ports import NEW, MemorySwitchPorts, MemoryVersions

@@ -12,13 +12,13 @@ import re
 import shutil
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
+from msgspec import Struct, field
 
 BEGIN: Final = datetime(2026, 11, 1, tzinfo=UTC)
 DAYS: Final = 14
@@ -173,8 +173,7 @@ class Shop:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Typed:
+class Typed(Struct, frozen=True):
     """A command that is typed.
 
     Args:

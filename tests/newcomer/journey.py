@@ -10,7 +10,6 @@ import re
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final, Literal
@@ -18,6 +17,7 @@ from typing import Final, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, write_deltalake
+from msgspec import Struct, field
 
 from tests.terminal import Terminal
 
@@ -50,8 +50,7 @@ WITHOUT_A_TABLE: Final = 66
 """The exit status of `new` for a folder of Parquet files."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """One step of a path.
 
     Args:
@@ -119,8 +118,7 @@ def _cell(what: str) -> str:
     return f"`{what}`" if is_command else what
 
 
-@dataclass(slots=True)
-class Shell:
+class Shell(Struct):
     """Where a newcomer types.
 
     Args:

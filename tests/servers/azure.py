@@ -9,11 +9,12 @@ import http.client
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from tests.servers.s3 import FOLDER, await_port, free_port
 
@@ -23,8 +24,7 @@ ACCOUNT: Final = "devstoreaccount1"
 KEY: Final = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 
 
-@dataclass(frozen=True)
-class AzureServer:
+class AzureServer(Struct, frozen=True):
     """A running server; its account and key are those that Azurite documents.
 
     Args:

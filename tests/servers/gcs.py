@@ -8,9 +8,10 @@ import sys
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from tests.paths import ROOT
 from tests.servers.s3 import FOLDER, await_port, free_port
@@ -19,8 +20,7 @@ BINARY: Final = FOLDER / "fake-gcs-server"
 MISSING: Final = f"there is no fake-gcs-server at {BINARY}: run 'make stores'"
 
 
-@dataclass(frozen=True)
-class GcsServer:
+class GcsServer(Struct, frozen=True):
     """A running server.
 
     Args:

@@ -15,11 +15,11 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import pyspark
+from msgspec import Struct, field
 
 PATIENCE: Final = 120
 """Seconds that a metastore may take to listen."""
@@ -45,8 +45,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-@dataclass(slots=True)
-class Metastore:
+class Metastore(Struct):
     """A metastore.
 
     Args:

@@ -6,12 +6,12 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from msgspec import Struct, field
 
-@dataclass
-class Receiver:
+
+class Receiver(Struct):
     """What the server got, and how it answers.
 
     Args:

@@ -8,9 +8,10 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from tests.paths import ROOT
 
@@ -21,8 +22,7 @@ MISSING: Final = f"there is no S3 server at {BINARY}: run 'make servers'"
 _PATIENCE: Final = 20.0
 
 
-@dataclass(frozen=True)
-class S3Server:
+class S3Server(Struct, frozen=True):
     """A running server.
 
     Args:

@@ -10,11 +10,11 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import pyspark
+from msgspec import Struct, field
 
 from materializer.errors import MaterializerError
 from materializer.machine import cache_dir
@@ -56,8 +56,7 @@ def delta_options() -> dict[str, str]:
     }
 
 
-@dataclass(slots=True)
-class SparkProcess:
+class SparkProcess(Struct):
     """A process of Spark in a process group of its own.
 
     Args:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from tests.servers.spark import SparkProcess, free_port
 
 _DEPLOY = "org.apache.spark.deploy"
 
 
-@dataclass(frozen=True, slots=True)
-class StandaloneCluster:
+class StandaloneCluster(Struct, frozen=True):
     """A master and its workers.
 
     Args:

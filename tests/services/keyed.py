@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,8 +20,7 @@ TIME: Final = pa.timestamp("us", "UTC")
 SELECT: Final = "time_bucket('1 hour', ts) AS at, {keys}, sum(v) AS v, count(*) AS n, max(v) AS most"
 
 
-@dataclass(frozen=True)
-class OfKeys(Analysed):
+class OfKeys(Analysed, frozen=True):
     """What Spark would say of a definition whose keys are columns."""
 
     kinds: dict[str, str]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from msgspec import Struct
+from msgspec.structs import replace
 
 from materializer.adapters.great_expectations import auditor
 from materializer.adapters.memory.store import MemoryStore, memory_stores
@@ -48,8 +49,7 @@ def _of_state(spec: AggregateSpec) -> list[str]:
     return sorted(n for n in reactive_state.rows(Named("raw", ()), e, ClosingClock()).names if n.startswith("x_"))
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(Struct, frozen=True):
     """A type as Spark names it."""
 
     text: str
@@ -59,16 +59,14 @@ class Kind:
         return self.text
 
 
-@dataclass(frozen=True)
-class Field:
+class Field(Struct, frozen=True):
     """A column as Spark has it."""
 
     name: str
     dataType: Kind  # noqa: N815 (as Spark's)
 
 
-@dataclass(frozen=True)
-class Analysed:
+class Analysed(Struct, frozen=True):
     """What Spark would say of a definition whose measures are all whole numbers."""
 
     spec: AggregateSpec

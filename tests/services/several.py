@@ -6,12 +6,13 @@ import io
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
+from msgspec import Struct
+from msgspec.structs import replace
 
 from materializer.adapters.cli.call import CommandCall, guarded
 from materializer.adapters.cli.commands import policies, refreshing
@@ -31,8 +32,7 @@ Row = tuple[int, str | None, int | None, int | None]
 Measured = tuple[Any, ...]
 
 
-@dataclass(frozen=True)
-class View:
+class View(Struct, frozen=True):
     """An aggregate: its definition, and what it means as a loop.
 
     Args:

@@ -6,9 +6,9 @@ import os
 import socket
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from materializer.core.codec import as_json, from_json
 from materializer.journal.events import Lease

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+from msgspec.structs import replace
 
 from materializer.core.refresh.invalidation import Cause, Entry, InvalidationLog
 from materializer.core.refresh.plan import Plan

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 MOST: Final = 20 * 60
 """Seconds that a shard may be expected to take."""
@@ -26,8 +27,7 @@ SECONDS: Final[Mapping[str, int]] = {
 """Seconds that a test takes whose name begins so; of several beginnings the longest counts."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shard:
+class Shard(Struct, frozen=True):
     """Tests of one file that run together.
 
     Args:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from tests.statements.writing import COLUMNS, NOTES, PLAIN, Writing, as_typed_by_people, spelled
 
 
-@dataclass(frozen=True, slots=True)
-class Drawing:
+class Drawing(Struct, frozen=True):
     """Draws one statement.
 
     Args:

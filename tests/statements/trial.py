@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from deltalake import DeltaTable
+from msgspec import Struct, field
 
 from materializer.api import Materializer
 from materializer.config import Config
@@ -51,8 +51,7 @@ PLAIN: Final = {
 }
 
 
-@dataclass(slots=True)
-class Found:
+class Found(Struct):
     """What a trial came to: how many statements were equal and refused, what was met, and what is wrong, by seed."""
 
     equal: int = 0

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 import re
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 COLUMNS: Final = ("ts", "sym", "n", "x", "p", "note", "d", "flag", "größe", "select", "a-b", "x`y")
 """The columns of the source."""
@@ -29,8 +30,7 @@ _PIECES: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Writing:
+class Writing(Struct, frozen=True):
     """Writes literals.
 
     Args:

@@ -29,10 +29,11 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
 
 from tests.benchmarks import history
 from tests.docs import pages
@@ -59,8 +60,7 @@ _ENDS: Final = re.compile(r"^(\d+) (?:examples|histories), ", flags=re.MULTILINE
 _SEEN: Final = re.compile(r"^ *(\d+) (.+)$", flags=re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(Struct, frozen=True):
     """Some histories of one machine.
 
     Args:

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from deltalake import DeltaTable
+from msgspec import Struct, field
 
 from materializer.api import Materializer
 from materializer.core.time.spans import NEG_INF
@@ -78,8 +78,7 @@ DAYS: Final = ("daily filled", "daily filled by a clock", "daily filled on")
 """Definitions whose histories last days, and are refreshed with a clock."""
 
 
-@dataclass(slots=True)
-class Frozen:
+class Frozen(Struct):
     """One engine's aggregate whose raw rows go.
 
     Args:

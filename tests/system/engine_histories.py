@@ -18,7 +18,6 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import cycle
 from pathlib import Path
@@ -27,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from deltalake import DeltaTable
+from msgspec import Struct, field
 
 from materializer.api import Materializer
 from materializer.config import Config, ExecutorChoice, SparkConfig
@@ -83,8 +83,7 @@ OPEN_ENDED: Final = ("compressed_hopping_window", "snapshot_window", "count_wind
 """Engines that take events without an end as they are."""
 
 
-@dataclass(slots=True)
-class World:
+class World(Struct):
     """One source, changed at random, and one engine's aggregate over it.
 
     Args:

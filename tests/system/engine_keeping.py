@@ -12,12 +12,12 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
 from unittest import mock
 
 from deltalake import DeltaTable
+from msgspec import Struct, field
 
 from materializer.api import Materializer
 from materializer.errors import NothingBuiltError
@@ -62,8 +62,7 @@ PLACES: Final[Mapping[str, tuple[str, ...]]] = {
 """Where the process that runs a command may die."""
 
 
-@dataclass(slots=True)
-class Kept:
+class Kept(Struct):
     """One engine's aggregate, kept for long.
 
     Args:

@@ -10,7 +10,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import cycle
 from pathlib import Path
@@ -23,6 +22,8 @@ from deltalake import DeltaTable
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, get_state_machine_test, initialize, invariant, precondition, rule
+from msgspec import Struct
+from msgspec.structs import replace
 
 from materializer.api import Materializer
 from materializer.config import Config
@@ -150,8 +151,7 @@ CHANGING: Final = deaths(
 MAINTAINING: Final = deaths(RECOVERIES, MAINTENANCE, MAINTENANCE)
 
 
-@dataclass(slots=True)
-class Version:
+class Version(Struct):
     """A version of the data, and what it should show."""
 
     data_version: str

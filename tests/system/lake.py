@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import pyarrow as pa
 from deltalake import DeltaTable
+from msgspec import Struct, field
 
 from materializer.api import Materializer
 from materializer.journal.events import Lease
@@ -35,8 +35,7 @@ def micros(at: datetime) -> int:
 # -- the aggregates ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Defined:
+class Defined(Struct, frozen=True):
     """An aggregate, said twice: to the product and to the oracle.
 
     Args:
@@ -166,8 +165,7 @@ AGGREGATES: Final = {a.name: a for a in (HOURLY, DAILY)}
 # -- the source ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class Source:
+class Source(Struct):
     """A Delta table written without a JVM, and its rows at every version.
 
     Args:
@@ -271,8 +269,7 @@ class Died(BaseException):
     """A process is gone; nothing of the product may catch this and go on."""
 
 
-@dataclass(frozen=True, slots=True)
-class Death:
+class Death(Struct, frozen=True):
     """Where a command dies.
 
     Args:

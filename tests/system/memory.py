@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from materializer.core.time.instants import HOUR
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
@@ -35,8 +37,7 @@ def by_bucket(rows: Iterable[Row]) -> dict[int, Content]:
     return found
 
 
-@dataclass(slots=True)
-class Memory:
+class Memory(Struct):
     """What the aggregate should show.
 
     Args:

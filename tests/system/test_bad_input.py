@@ -11,13 +11,14 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from msgspec import Struct
+from msgspec.structs import replace
 
 from materializer import config
 from materializer.adapters.cli.call import CommandCall, guarded
@@ -297,8 +298,7 @@ def expect_helpful(error: MaterializerError, code: str, said: str) -> None:
 # -- a lake that is not as it was left --------------------------------------------------------------------------------------
 
 
-@dataclass
-class Broken:
+class Broken(Struct):
     """A copy of the template's lake, of its sources too, that a case damages."""
 
     root: Path

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from msgspec.structs import replace
 
 from materializer.core.time.spans import Span
 from materializer.errors import CanaryError, DefinitionError, MaterializerError, QualityGateError

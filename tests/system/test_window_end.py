@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from msgspec.structs import replace
 
 from materializer.core.language.define import define
 from materializer.core.spec.spec import AggregateSpec

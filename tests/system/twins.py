@@ -7,7 +7,6 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -15,6 +14,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 from deltalake import DeltaTable
+from msgspec.structs import replace
 
 from materializer.api import Materializer
 from materializer.config import Config

@@ -13,7 +13,6 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Protocol, Self, TextIO, TypeAlias
 
-from materializer.adapters.cli.render.gate import gate_text
 from materializer.adapters.cli.render.plan import short_plan_lines
 from materializer.adapters.cli.render.refresh import run_line, run_text
 from materializer.adapters.cli.words import count, duration, number, visible, wrapped
@@ -204,6 +203,8 @@ class LineWatch(SilentWatch):
             self._write([line])
         else:
             self._write(wrapped(run_text(run.report), "  done      ", width=self._width))
+        from materializer.adapters.cli.render.gate import gate_text
+
         if gate := gate_text(run.verdict, self._kind):
             self._write(wrapped(gate, "  gate      ", width=self._width))
 

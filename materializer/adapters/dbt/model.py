@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
+
+from msgspec import Struct
 
 from materializer.api import Materializer
 from materializer.core.spec.spec import NAME
@@ -19,8 +20,7 @@ _COMPUTED: Final = ("data", "measures")
 """Kinds of change for which rows are computed again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Model:
+class Model(Struct, frozen=True):
     """A model of dbt.
 
     Args:
@@ -70,8 +70,7 @@ class Model:
         return f"CREATE MATERIALIZED VIEW {self.name}\n{comment}TBLPROPERTIES ({properties})\nAS {select}"
 
 
-@dataclass(frozen=True, slots=True)
-class ModelResult:
+class ModelResult(Struct, frozen=True):
     """What a run did with a model.
 
     Args:

@@ -8,9 +8,10 @@ merge that is done twice shows. The journal is one snapshot row: every append go
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import cache
 from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from materializer.core.codec import as_json
 from materializer.core.refresh.plan import Plan

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, field
+
 from materializer.core.quality.failing import Failing
-from materializer.core.quality.library import ExpectationLibrary
 from materializer.core.quality.suite import Expectation, Suite
 from materializer.core.quality.verdict import Auditor, Finding
 from materializer.errors import Problem
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryLibrary(ExpectationLibrary):
+class MemoryLibrary(Struct, frozen=True):
     """A library that looks at types of expectations only; see :class:`ExpectationLibrary`.
 
     Args:

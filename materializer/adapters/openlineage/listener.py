@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from materializer.errors import MaterializerError, UsageError
 from materializer.errors.base import masked
@@ -52,8 +53,7 @@ NAMESPACE: Final = "OPENLINEAGE_NAMESPACE"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class Begun:
+class Begun(Struct, frozen=True):
     """An activity that began, with its run.
 
     Args:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from materializer.services.schedule.health import Health
 
@@ -20,8 +21,7 @@ Answer: TypeAlias = tuple[HTTPStatus, str, bytes]
 """Status, kind and content of an answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Probes:
+class Probes(Struct, frozen=True):
     """Answers about a process that stays; it reads nothing but memory.
 
     Args:

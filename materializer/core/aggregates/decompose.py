@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from functools import partial as bind
 from hashlib import sha256
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from materializer.core.aggregates import moments, ordered, positions, products, ranked, rollup, shape, simple, sketches
 from materializer.core.aggregates.layout import Layout, PartialColumn
@@ -110,8 +112,7 @@ def parts_of(call: Call, order: RowOrder, *, is_summed: bool = False) -> Parts:
     return _FAMILIES[aggregate.family](call, order, is_summed)
 
 
-@dataclass(slots=True)
-class _Taker:
+class _Taker(Struct):
     """Decomposes formulas and collects their problems."""
 
     take: Callable[[Call], Parts]

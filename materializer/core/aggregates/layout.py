@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 SIGN: Final = "mz_sign"
 """Column of partial rows: 1 where their rows count, -1 where these were counted and are gone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pick:
+class Pick(Struct, frozen=True):
     """A value that is selected by the order of rows: what the struct of a partial holds.
 
     Args:
@@ -27,8 +28,7 @@ class Pick:
     conditions: tuple[str | None, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PartialColumn:
+class PartialColumn(Struct, frozen=True):
     """One column of the partials table.
 
     Args:
@@ -51,8 +51,7 @@ class PartialColumn:
     pick: Pick | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """Everything the compiler needs to compute one definition; all texts are Spark SQL.
 
     Args:

@@ -8,8 +8,9 @@ Source: Chan, Golub, LeVeque, "Updating formulae and a pairwise algorithm for co
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from materializer.core.aggregates.layout import PartialColumn
 from materializer.core.aggregates.parts import Parts, group, partial_name, plain

@@ -6,15 +6,14 @@ Rows that are equal in all these columns are interchangeable, so results never d
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from materializer.core.aggregates.parts import column_of, is_orderable
 from materializer.core.spec.spec import AggregateSpec
 from materializer.core.spec.table_names import quoted
 
 
-@dataclass(frozen=True, slots=True)
-class RowOrder:
+class RowOrder(Struct, frozen=True):
     """The columns that order rows inside a group.
 
     Args:

@@ -6,7 +6,7 @@ are interchangeable, so partials merge by the same extreme.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from materializer.core.aggregates.layout import PartialColumn, Pick
 from materializer.core.aggregates.order import RowOrder, order_struct

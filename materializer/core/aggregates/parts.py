@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from decimal import Decimal
 from hashlib import sha256
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from materializer.core.aggregates.layout import PartialColumn
 from materializer.core.spec.spec import Call
@@ -32,8 +33,7 @@ class CallError(ValueError):
         self.hint = hint
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(Struct, frozen=True):
     """The parts of one aggregate call; all texts are Spark SQL.
 
     Args:

@@ -5,8 +5,9 @@ All of them are computed in doubles, whatever the types of the arguments.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from materializer.core.aggregates import simple
 from materializer.core.aggregates.layout import PartialColumn

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from materializer.core.aggregates.registry import find
 from materializer.core.spec.imports import imported
 from materializer.errors import UsageError
 
 
-@dataclass(frozen=True, slots=True)
-class PythonAggregate:
+class PythonAggregate(Struct, frozen=True):
     """A named function of one or more pandas Series that returns one value.
 
     Args:

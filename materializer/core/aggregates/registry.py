@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
 
 Family: TypeAlias = Literal[
     "same", "count", "sum", "avg", "variance", "comoment", "end", "extreme_by", "list", "hll", "kll", "set", "mode",
@@ -15,8 +16,7 @@ Family: TypeAlias = Literal[
 Distinct: TypeAlias = Literal["same", "recompute", "refused"]
 
 
-@dataclass(frozen=True, slots=True)
-class AggregateFunction:
+class AggregateFunction(Struct, frozen=True):
     """One aggregate function.
 
     Args:

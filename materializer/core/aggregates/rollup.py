@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from materializer.core.aggregates.layout import Layout, PartialColumn
 from materializer.core.aggregates.parts import CallError, Parts, Tolerance, column_of, partial_name

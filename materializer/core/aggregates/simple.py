@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from materializer.core.aggregates.layout import SIGN, PartialColumn
 from materializer.core.aggregates.parts import (

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
+
+from msgspec import Struct
 
 from materializer.core.spec.spec import AggregateSpec, Resolution, TimeType
 from materializer.core.spec.table_names import quoted
@@ -35,8 +36,7 @@ CLOCK_SHIFT: Final = "mz_clock_shift"
 """The shift of its bucket; null for a null time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
+class Clock(Struct, frozen=True):
     """How the edge of a bucket is found by a table of the changes of a clock, where cases in a text would be too many.
 
     Args:
@@ -281,8 +281,7 @@ def _pieces(grid: CalendarGrid, inside: SpanSet) -> Iterable[OffsetRule]:
             yield from grid.wall.pieces(Span(micros.start - grid.delay, micros.end - grid.delay))
 
 
-@dataclass(frozen=True, slots=True)
-class _Case:
+class _Case(Struct, frozen=True):
     """The rule from *start* on: a constant, or the lattice shifted by *shift*; all numbers are microseconds."""
 
     start: int

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from materializer.core.aggregates.layout import Pick
 from materializer.core.aggregates.parts import decimal_of, filtered
@@ -48,8 +49,7 @@ _SIMPLE: Final = frozenset(
 _FIELD: Final = re.compile(r"(\w+):(\w+(?:\(\d+,\d+\))?)(?:,|$)")
 
 
-@dataclass(frozen=True, slots=True)
-class ByHash:
+class ByHash(Struct, frozen=True):
     """The partials of a definition from buffers of fixed size; all texts are Spark SQL.
 
     Args:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct
 
 from materializer.core.compiled.definition import SLICE, key_column
 from materializer.core.spec.spec import AggregateSpec, Call, Measure
@@ -38,8 +39,7 @@ class Use(StrEnum):
         return self in (Use.IDENTITY, Use.TRANSFORMATION, Use.AGGREGATION)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class InputUse:
+class InputUse(Struct, frozen=True, order=True):
     """One use of an input column.
 
     Args:
@@ -55,8 +55,7 @@ class InputUse:
     is_masking: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnLineage:
+class ColumnLineage(Struct, frozen=True):
     """The lineage of all output columns.
 
     Args:

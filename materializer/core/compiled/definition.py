@@ -6,8 +6,9 @@ names of the definition.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from materializer.core.aggregates.layout import Layout
 from materializer.core.spec.spec import AggregateSpec, TimeType
@@ -16,8 +17,7 @@ from materializer.core.time.grid import Grid
 SLICE: Final = "slice"
 
 
-@dataclass(frozen=True, slots=True)
-class EngineDefinition:
+class EngineDefinition(Struct, frozen=True):
     """The part of a definition that only engines have.
 
     Args:
@@ -40,8 +40,7 @@ def key_column(name: str) -> str:
     return f"k_{name}"
 
 
-@dataclass(frozen=True, slots=True)
-class Definition:
+class Definition(Struct, frozen=True):
     """A resolved definition with everything that the query needs of it.
 
     Args:

@@ -10,7 +10,8 @@ keys and WHERE name columns of its partials. The rest of the program then reads 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from materializer.core.aggregates.decompose import decompose
 from materializer.core.aggregates.layout import Layout

@@ -6,7 +6,7 @@ function of the source and the definition, as always. Rows before it are outside
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from materializer.core.aggregates.parts import group
 from materializer.core.compiled.bucket_sql import spans_sql

@@ -7,9 +7,10 @@ anchor of an anchor is itself.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
+
+from msgspec import Struct
 
 from materializer.core.engines.params import UNITS, About, ParamReader
 from materializer.core.spec.spec import Resolution, TimeType
@@ -131,8 +132,7 @@ def first_window(first: int, step: int, window_size: int, alignment: int) -> tup
     return end - window_size, end
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
+class Scale(Struct, frozen=True):
     """The units in which an engine counts time.
 
     Args:

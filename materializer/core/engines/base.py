@@ -7,8 +7,9 @@ what is otherwise true of it, and nothing else asks which kind an engine is.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
+
+from msgspec import Struct
 
 from materializer.core.engines.params import About, Trouble
 from materializer.core.engines.ranges import Range, StoredResult
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
     from materializer.core.time.grid import Grid
 
 
-@dataclass(frozen=True, slots=True)
-class Excess:
+class Excess(Struct, frozen=True):
     """The row that makes the most windows, in words, where a run would make too many.
 
     Args:

@@ -12,8 +12,9 @@ life is long. In both cases one wrong row would cause unbounded work, so the win
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from materializer.core.engines.base import WindowEngine
 from materializer.core.engines.clock import ClosingClock
@@ -56,8 +57,7 @@ def in_parts(
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Life:
+class Life(Struct, frozen=True):
     """The first and last instant at which a key has rows or results, as far as a change of the key shows.
 
     Args:

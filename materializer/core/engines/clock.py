@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class ClosingClock:
+class ClosingClock(Struct, frozen=True):
     """The clock of an engine: the instants that decide where windows lie and which of them are closed.
 
     Args:

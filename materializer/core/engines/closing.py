@@ -16,8 +16,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from materializer.core.engines.base import Excess, WindowEngine
 from materializer.core.engines.clock import ClosingClock
@@ -32,8 +33,7 @@ _NUMBER: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 EVERYTHING: Final = Range(NEG_INF, POS_INF, NEG_INF, POS_INF)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Closing(WindowEngine):
+class Closing(WindowEngine, Struct, frozen=True, kw_only=True):
     """Parameters that the time-series engines share: when windows close, and what fills empty ones; lengths are instant ticks.
 
     Args:
@@ -128,8 +128,7 @@ class Closing(WindowEngine):
         return "'fill'"
 
 
-@dataclass(frozen=True, slots=True)
-class Reach:
+class Reach(Struct, frozen=True):
     """Distances that decide which windows a row can touch and which rows a window needs, in instant ticks.
 
     Args:

@@ -7,8 +7,9 @@ projection of the shown rows. So recovery, which finalises committed partials, w
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from materializer.core.aggregates.decompose import decompose
 from materializer.core.aggregates.layout import Layout, PartialColumn

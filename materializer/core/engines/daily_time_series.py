@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
 from typing import Final, Literal
@@ -27,8 +26,7 @@ _DATED: Final = "dated_by"
 _NANOSECONDS: Final = 86_400 * 10**9
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DailyTimeSeries(Closing):
+class DailyTimeSeries(Closing, frozen=True, kw_only=True):
     """Parameters of the engine; lengths are instant ticks.
 
     Args:

@@ -16,8 +16,9 @@ A query is a function ``rows(raw, e, at)``. *raw* has one row for each source ro
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from materializer.core.aggregates.layout import Layout
 from materializer.core.compiled.definition import Definition, EngineDefinition, key_column
@@ -45,8 +46,7 @@ _OF_ROWS: Final = (*COUNTS, (KNOWN, f"max({KNOWN_MAX})"))
 _OF_PANES: Final = (("n", "sum(n)"), ("first_t", "min(first_t)"), ("last_t", "max(last_t)"), (KNOWN, f"max({KNOWN})"))
 
 
-@dataclass(frozen=True, slots=True)
-class Before:
+class Before(Struct, frozen=True):
     """The last windows below a frozen boundary.
 
     Args:
@@ -58,8 +58,7 @@ class Before:
     since: int
 
 
-@dataclass(frozen=True, slots=True)
-class EngineQuery:
+class EngineQuery(Struct, frozen=True):
     """A definition in the form that its query needs.
 
     Args:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from math import gcd
 from typing import ClassVar, Final, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from materializer.core.engines.base import Excess, WindowEngine
 from materializer.core.engines.closing import Reach, plan
@@ -18,8 +20,7 @@ DEFAULT_GAP: Final = 0.1
 """Default of the least advance of a watermark, in seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class EventTimeWindow(WindowEngine):
+class EventTimeWindow(WindowEngine, Struct, frozen=True):
     """Parameters of the engine; lengths are instant ticks.
 
     Args:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Final
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+
+class Parameter(Struct, frozen=True):
     """One parameter of an engine.
 
     Args:
@@ -30,8 +30,7 @@ class Parameter:
     original: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Guide:
+class Guide(Struct, frozen=True):
     """What users read about one engine.
 
     Args:

@@ -19,8 +19,10 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Final, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from materializer.core.engines.base import Excess, WindowEngine
 from materializer.core.engines.params import About, ParamReader, Trouble
@@ -40,8 +42,7 @@ OPEN: Final = 2**62
 """The end of an open event in result rows: later than every real instant, and inside 64 bits."""
 
 
-@dataclass(frozen=True, slots=True)
-class IntervalWindow(WindowEngine):
+class IntervalWindow(WindowEngine, Struct, frozen=True):
     """Parameters of the four kinds of windows; lengths in instants.
 
     Args:

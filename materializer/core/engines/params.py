@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from materializer.core.spec.spec import Resolution, TimeType
 from materializer.core.sql.functions import nearest
@@ -26,8 +27,7 @@ UNITS: Final = {
 """Microseconds of the unit in which each kind of time counts whole numbers; 0 for a unit without a fixed number of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trouble:
+class Trouble(Struct, frozen=True):
     """One thing that is wrong with an engine's parameters.
 
     Args:
@@ -43,8 +43,7 @@ class Trouble:
     about: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class About:
+class About(Struct, frozen=True):
     """The parts of a definition that affect how its engine parameters are read.
 
     Args:
@@ -71,8 +70,7 @@ OURS: Final = ("slice", "label")
 """Parameters that every engine accepts: the length of a slice, and the name of the output's time column."""
 
 
-@dataclass(slots=True)
-class ParamReader:
+class ParamReader(Struct):
     """Reads parameters one by one and collects the problems.
 
     Args:

@@ -8,8 +8,9 @@ bounds of the other where they are in doubt: what changed is computed, unless ev
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from materializer.core.refresh.plan import ExecutorKind
 
@@ -19,8 +20,7 @@ SAVES: Final = (0.2, 0.25)
 """Everything is computed where that saves this share of the other price, and so many seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class EngineRates:
+class EngineRates(Struct, frozen=True):
     """What one executor takes, in seconds.
 
     Args:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct, field
 
 NO_TIME: Final = -(1 << 63)
 """Stands for the event time of a row without one, in an array of 64-bit integers."""
@@ -31,8 +32,7 @@ class StoredResult(NamedTuple):
     n: int
 
 
-@dataclass(frozen=True, slots=True)
-class StoredOfKey:
+class StoredOfKey(Struct, frozen=True):
     """The stored result rows of one key.
 
     Args:
@@ -64,8 +64,7 @@ class StoredOfKey:
         return None if found == NO_TIME else found
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(Struct, frozen=True):
     """A range of results of one key to compute anew.
 
     Args:

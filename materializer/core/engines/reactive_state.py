@@ -17,9 +17,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from msgspec import Struct
 from sqlglot import TokenType
 
 from materializer.core.dialect import is_name
@@ -43,8 +43,7 @@ IGNORED: Final = ("parallelism", "key_capacity", "raft_group", "snapshot_dir", "
 Kind: TypeAlias = Literal["moving", "shifted", "cumulative"]
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
+class Function(Struct, frozen=True):
     """A state function.
 
     Args:
@@ -73,8 +72,7 @@ Call: TypeAlias = tuple[str, str, int]
 """A call of a state function: its name, its argument as Spark SQL over one row, and n (by default 1, or 0 if cumulative)."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReactiveState(WindowEngine):
+class ReactiveState(WindowEngine, Struct, frozen=True):
     """Parameters of running state.
 
     Args:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal
+
+from msgspec import Struct
 
 from materializer.core.engines.base import WindowEngine
 from materializer.core.engines.params import About, ParamReader, Trouble
@@ -22,8 +23,7 @@ IGNORED: Final = ("garbage_size", "parallelism", "raft_group", "snapshot_dir", "
 """Parameters of the streaming engine that are accepted and never change a result."""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionWindow(WindowEngine):
+class SessionWindow(WindowEngine, Struct, frozen=True):
     """Parameters of session windows; lengths in instants.
 
     Args:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from materializer.core.engines import alignment
@@ -14,8 +13,7 @@ from materializer.core.spec.spec import TimeType
 from materializer.core.time.instants import parse
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimeSeries(Closing):
+class TimeSeries(Closing, frozen=True, kw_only=True):
     """Parameters of the engine; lengths are instant ticks.
 
     Args:

@@ -11,13 +11,13 @@ session::
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from materializer.core.time.trading_days import TradingDays
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(Struct, frozen=True):
     """One session of a trading day.
 
     Args:
@@ -33,8 +33,7 @@ class Session:
     before: int
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(Struct, frozen=True):
     """One window of a trading day.
 
     Args:
@@ -54,8 +53,7 @@ class Window:
     session_end: int
 
 
-@dataclass(frozen=True, slots=True)
-class Calendar:
+class Calendar(Struct, frozen=True):
     """The rules that divide trading days into windows.
 
     Args:

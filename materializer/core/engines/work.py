@@ -5,8 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct, field
 
 from materializer.core.engines.clock import ClosingClock
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
@@ -20,8 +21,7 @@ NAN: Final = float("nan")
 """The one NaN in keys: NaN is not equal to itself, but a lookup finds this same object."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChangedKeys:
+class ChangedKeys(Struct, frozen=True):
     """The changed keys, with the times of their changes.
 
     Args:
@@ -37,8 +37,7 @@ class ChangedKeys:
     rows: int
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """One range of one key that is computed anew.
 
     Args:
@@ -60,8 +59,7 @@ class Part:
     carry: tuple[tuple[str, Any], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class KeySlices:
+class KeySlices(Struct, frozen=True):
     """The stored results that a refresh replaces: of some keys those in slices of their own, of other slices those of all keys.
 
     Args:
@@ -88,8 +86,7 @@ class KeySlices:
         return KeySlices(tuple((key, own) for key, own in found if own), self.whole & spans)
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(Struct, frozen=True):
     """What a refresh of an engine computes.
 
     Args:

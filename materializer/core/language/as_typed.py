@@ -7,8 +7,10 @@ UTC instead of its zone, and an aggregate that Spark does not have or of which i
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from materializer.core.aggregates.decompose import parts_of
 from materializer.core.aggregates.order import row_order
@@ -30,8 +32,7 @@ BUCKET: Final = "mz bucket"
 _Edit = tuple[int, int, str]
 
 
-@dataclass(frozen=True, slots=True)
-class TypedQuery:
+class TypedQuery(Struct, frozen=True):
     """A statement over other rows.
 
     Args:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from materializer.core.language.properties import PropertyValues
 from materializer.core.spec.spec import GridSpec
 from materializer.core.sql.tokens import Fragment
 
 
-@dataclass(frozen=True, slots=True)
-class OutputColumn:
+class OutputColumn(Struct, frozen=True):
     """One column of the output.
 
     Args:
@@ -27,8 +27,7 @@ class OutputColumn:
     place: Fragment
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(Struct, frozen=True):
     """A definition whose parts were read, but not yet checked against each other.
 
     Args:

@@ -8,8 +8,10 @@ the time like any other column.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from materializer.core.language.engine_define import ROWS, define_engine
 from materializer.core.language.selection import Item, group_expressions, group_pieces, item_of
@@ -50,8 +52,7 @@ _FIXED: Final = {"hopping_window": "END", "compressed_hopping_window": "START", 
 """The end of a window that is its label, for engines that have no other."""
 
 
-@dataclass(slots=True)
-class _Parts:
+class _Parts(Struct):
     """The parts of the definition read so far."""
 
     params: dict[str, str]

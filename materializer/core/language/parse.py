@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
 from sqlglot import TokenType
 
 from materializer.core.aggregates.parts import column_of
@@ -27,8 +28,7 @@ _NAMED: Final = re.compile(r"\bVIEW\s+(?:IF\s+NOT\s+EXISTS\s+)?`?(\w+)", re.IGNO
 """The name that a statement which cannot be read would define."""
 
 
-@dataclass(frozen=True, slots=True)
-class ParseReport:
+class ParseReport(Struct, frozen=True):
     """Definitions that may be applied, with warnings about parts that may fail later."""
 
     specs: tuple[AggregateSpec, ...]

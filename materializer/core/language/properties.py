@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from msgspec import Struct, field
 
 from materializer.core.engines.registry import ENGINES, LATENESS
 from materializer.core.policy.policies import DEFAULT, KEYS, MAX_STALENESS, OPEN, key_of, split_key
@@ -28,6 +29,7 @@ from materializer.core.spec.table_names import OUTPUT, parts_of
 from materializer.core.sql.functions import names_in, nearest
 from materializer.core.time.grid import parse_width
 from materializer.errors import MaterializerError, Problem
+from materializer.structs import ComparedInPart
 
 if TYPE_CHECKING:
     from materializer.core.sql.tokens import Fragment
@@ -39,8 +41,7 @@ _CRON_NAMES: Final = names_in("jan feb mar apr may jun jul aug sep oct nov dec s
 _ENGINES_ONLY: Final = ("fill", "closed")
 
 
-@dataclass(frozen=True, slots=True)
-class PropertyValues:
+class PropertyValues(ComparedInPart, Struct, frozen=True):
     """The settings that the properties of a definition give.
 
     Args:
@@ -55,6 +56,8 @@ class PropertyValues:
         places: Place of each property in the definition.
     """
 
+    _UNCOMPARED: ClassVar = frozenset({"sound", "places"})
+
     sequence: str | None = None
     resolution: Resolution = Resolution.NONE
     timezone: str | None = None
@@ -62,8 +65,8 @@ class PropertyValues:
     engine: str = CONTINUOUS
     lateness: str = "recompute"
     params: tuple[tuple[str, str], ...] = ()
-    sound: Mapping[str, str] = field(default_factory=dict, compare=False)
-    places: Mapping[str, Fragment] = field(default_factory=dict, compare=False)
+    sound: Mapping[str, str] = field(default_factory=dict)
+    places: Mapping[str, Fragment] = field(default_factory=dict)
 
 
 def read_properties(

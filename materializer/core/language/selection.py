@@ -8,10 +8,11 @@ tokens are the same, apart from case, comments and a qualifier of the source.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from itertools import count
 from typing import Literal
 
+from msgspec import Struct
+from msgspec.structs import replace
 from sqlglot import TokenType, exp
 
 from materializer.core.dialect import is_name
@@ -24,16 +25,14 @@ from materializer.core.sql.tokens import Fragment, Refused, words
 from materializer.errors import Problem
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(Struct, frozen=True):
     """The bucket and all output columns."""
 
     bucket: Bucket
     outputs: tuple[OutputColumn, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(Struct, frozen=True):
     """One item of SELECT; ``name`` is "" for an item that needs an alias and has none."""
 
     expression: Fragment

@@ -7,9 +7,9 @@ other clauses.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
+from msgspec import Struct, field
 from sqlglot import Token, TokenType
 
 from materializer.core.dialect import is_name
@@ -31,24 +31,21 @@ _Read = TypeVar("_Read")
 _FORM: Final = "CREATE MATERIALIZED VIEW name AS SELECT … FROM … GROUP BY …"
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """The part after FROM: the source as stored, and the names that may qualify its columns."""
 
     name: str
     qualifiers: frozenset[str]
 
 
-@dataclass(slots=True)
-class _Header:
+class _Header(Struct):
     name: str = ""
     comment: str = ""
     properties: list[tuple[str, str, Fragment]] = field(default_factory=list)
     query: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class EngineDraft:
+class EngineDraft(Struct, frozen=True):
     """The definition of an engine, split into its clauses.
 
     Args:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from materializer.core.language.new_text import alias_of, free_name, quoted
 from materializer.core.printed import Printed, PrintedTable, facts
@@ -61,8 +62,7 @@ _OF_A_SAMPLE: Final = 1 << 53
 _LARGEST: Final = {"tinyint": 1 << 7, "smallint": 1 << 15, "int": 1 << 31, "bigint": 1 << 63}
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class ColumnFacts(Printed):
+class ColumnFacts(Printed, Struct, frozen=True):
     """What a sample says of one column.
 
     Args:
@@ -98,8 +98,7 @@ class ColumnFacts(Printed):
         return [facts(f"{self.name}: {self.type}", [*counts, *zip(names, ends, strict=True)])]
 
 
-@dataclass(frozen=True, slots=True)
-class SourceFacts:
+class SourceFacts(Struct, frozen=True):
     """What was looked at of a source.
 
     Args:
@@ -119,8 +118,7 @@ class SourceFacts:
         return next((c for c in self.columns if c.name.lower() == name.lower()), None)
 
 
-@dataclass(frozen=True, slots=True)
-class TimeChoice:
+class TimeChoice(Struct, frozen=True):
     """A column that can divide time.
 
     Args:

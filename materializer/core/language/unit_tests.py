@@ -6,8 +6,9 @@ import csv
 import io
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from materializer.core.language.written import (
     Text,
@@ -29,8 +30,7 @@ _EXPECT: Final = ("format", "rows")
 _CALL: Final = re.compile(r"(ref|source)\(\s*(?:['\"]([^'\"]*)['\"]\s*,\s*)?['\"]([^'\"]+)['\"]\s*\)")
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenRow:
+class WrittenRow(Struct, frozen=True):
     """A row as it is written: values by column, and where the row begins."""
 
     values: tuple[tuple[Text, Written], ...]
@@ -38,8 +38,7 @@ class WrittenRow:
     column: int
 
 
-@dataclass(frozen=True, slots=True)
-class UnitTest:
+class UnitTest(Struct, frozen=True):
     """One test of a definition.
 
     Args:
@@ -87,8 +86,7 @@ class _RefusedError(Exception):
     """A part has a problem, which is reported already."""
 
 
-@dataclass(slots=True)
-class _Reader:
+class _Reader(Struct):
     file: str
     problems: list[Problem] = field(default_factory=list)
 

@@ -7,10 +7,10 @@ text. So YAML's own guesses are never made, and no object is made of what a file
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 import yaml
+from msgspec import Struct, field
 
 MAX_BYTES: Final = 1 << 20
 """The largest file that is read."""
@@ -28,8 +28,7 @@ class UnreadableYamlError(Exception):
         self.line, self.column = line, column
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(Struct, frozen=True):
     """A single value.
 
     Args:
@@ -50,8 +49,7 @@ class Text:
         return not self.is_quoted and self.text in _NULLS
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenList:
+class WrittenList(Struct, frozen=True):
     """A list."""
 
     items: list[Written]
@@ -59,8 +57,7 @@ class WrittenList:
     column: int
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenMapping:
+class WrittenMapping(Struct, frozen=True):
     """A mapping, whose keys are different texts."""
 
     items: list[tuple[Text, Written]]
@@ -71,8 +68,7 @@ class WrittenMapping:
 Written: TypeAlias = Text | WrittenList | WrittenMapping
 
 
-@dataclass(slots=True)
-class _Open:
+class _Open(Struct):
     """A list or a mapping whose end is not read yet."""
 
     is_list: bool

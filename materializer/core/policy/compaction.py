@@ -21,9 +21,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
+
+from msgspec import Struct
 
 FILE_ROWS: Final = 25_000
 """Rows that a file should hold, roughly."""
@@ -35,8 +36,7 @@ GROUP_FILES: Final = 40
 """The largest number of new files in one commit; a longer run of small files is rewritten in several commits."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileExtent:
+class FileExtent(Struct, frozen=True):
     """One data file.
 
     Args:
@@ -54,8 +54,7 @@ class FileExtent:
     last: int
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """Files that are rewritten together.
 
     Args:

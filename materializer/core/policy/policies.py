@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
 from typing import Final, Literal, TypeAlias, cast
+
+from msgspec import Struct
 
 from materializer.core.spec.spec import AggregateSpec, GridSpec, Resolution, TimeType, Width
 from materializer.core.time.grid import Grid, describe_width, parse_width
@@ -43,8 +44,7 @@ Refusal: TypeAlias = tuple[str, str, str, str]
 """The property that is wrong, and the code, message and hint of its problem."""
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(Struct, frozen=True):
     """One policy of an aggregate.
 
     Args:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from materializer.core.time.spans import SpanSet
 
@@ -16,8 +17,7 @@ TELLING: Final = 0.05
 """A bound from this share on says too little to be shown."""
 
 
-@dataclass(frozen=True, slots=True)
-class Canaries:
+class Canaries(Struct, frozen=True):
     """The results of the canaries of one data version, and how often they are checked.
 
     Args:

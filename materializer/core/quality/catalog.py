@@ -7,10 +7,11 @@ it with the library's own registry.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
+
+from msgspec import Struct
 
 
 class Domain(StrEnum):
@@ -32,8 +33,7 @@ class Domain(StrEnum):
 _ROWS: Final = frozenset({Domain.COLUMN_MAP, Domain.COLUMN_PAIR, Domain.MULTICOLUMN, Domain.QUERY})
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(Struct, frozen=True):
     """One expectation.
 
     Args:

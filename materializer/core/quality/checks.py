@@ -7,8 +7,9 @@ aggregation can evaluate any number of checks.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
+
+from msgspec import Struct
 
 from materializer.core.quality.verdict import Finding, Severity
 from materializer.core.spec.table_names import quoted
@@ -18,8 +19,7 @@ COPIES: Final = "{copies}"
 """Placeholder in a predicate for the number of rows with equal values in the columns ``alike``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """The result of a check, from its values.
 
     Args:
@@ -38,8 +38,7 @@ class Answer:
 Judge: TypeAlias = Callable[[Sequence[Any]], Answer]
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     """One check: its SQL aggregates, and the function that judges their values.
 
     Args:
@@ -108,8 +107,7 @@ class Check:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Predicate:
+class Predicate(Struct, frozen=True):
     """A condition that holds for the rows that fail.
 
     Args:

@@ -12,10 +12,11 @@ Source:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
+
+from msgspec import Struct
 
 from materializer.core.quality.checks import COPIES, ROWS_SQL, Answer, Check, Judge, Predicate, repeated, total
 from materializer.core.quality.literals import (
@@ -345,8 +346,7 @@ COMPILABLE: Final = frozenset(_BUILDERS)
 """Types that are compiled when their arguments allow it."""
 
 
-@dataclass(frozen=True, slots=True)
-class CompiledSuite:
+class CompiledSuite(Struct, frozen=True):
     """A suite that is bound to its parameters and compiled for the columns of some rows.
 
     Args:

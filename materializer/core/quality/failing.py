@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from materializer.core.quality.verdict import Finding, Severity
 
@@ -12,8 +13,7 @@ MOST_BUCKETS: Final = 10_000
 """Maximum number of failing buckets to fetch for one check; if there are more, all buckets count as failing."""
 
 
-@dataclass(frozen=True, slots=True)
-class FailingRow:
+class FailingRow(Struct, frozen=True):
     """A row that does not meet an expectation.
 
     Args:
@@ -27,8 +27,7 @@ class FailingRow:
     values: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Failing:
+class Failing(Struct, frozen=True):
     """The places of failed checks.
 
     Args:

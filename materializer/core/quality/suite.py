@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias, TypeGuard
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from materializer.core.compiled.trusted import why_not_asked
 from materializer.core.quality.catalog import KNOWN, Known
@@ -27,8 +29,7 @@ _ENTRY_KEYS: Final = (
 _NEEDS_A_BOUND: Final = ("expect_column_values_to_be_between", "expect_column_value_lengths_to_be_between")
 
 
-@dataclass(frozen=True, slots=True)
-class Expectation:
+class Expectation(Struct, frozen=True):
     """One expectation of a suite.
 
     Args:
@@ -64,8 +65,7 @@ class Expectation:
         return {"type": self.type, "kwargs": dict(self.kwargs), "severity": str(self.severity), "meta": dict(self.meta)}
 
 
-@dataclass(frozen=True, slots=True)
-class Suite:
+class Suite(Struct, frozen=True):
     """A checked suite.
 
     Args:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Self
+
+from msgspec import Struct, field
 
 from materializer.core.codec import JsonForm, as_json, from_json
 
@@ -35,8 +36,7 @@ class Auditor(StrEnum):
     GREAT_EXPECTATIONS = "great_expectations"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """The result of one expectation.
 
     Args:
@@ -90,8 +90,7 @@ class Finding:
         return from_json(cls, data)
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """The findings of a suite.
 
     Args:

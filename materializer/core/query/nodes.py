@@ -13,8 +13,9 @@ The methods of a node build the next one. Nodes are equal if they were built ali
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol, TypeAlias
+
+from msgspec import Struct
 
 from materializer.core.spec.table_names import quoted
 
@@ -37,8 +38,7 @@ class PassFunction(Protocol):
         """
 
 
-@dataclass(frozen=True)
-class Folded:
+class Folded(Struct, frozen=True):
     """What a fold takes, and what it makes.
 
     Args:
@@ -52,8 +52,7 @@ class Folded:
     makes: Columns
 
 
-@dataclass(frozen=True)
-class Query:
+class Query(Struct, frozen=True):
     """Rows that are made of other rows."""
 
     @property
@@ -157,8 +156,7 @@ class Query:
         return self.join(found, on).without(*renamed.values())
 
 
-@dataclass(frozen=True)
-class Named(Query):
+class Named(Query, frozen=True):
     """Rows that an executor gives.
 
     Args:
@@ -175,8 +173,7 @@ class Named(Query):
         return tuple(name for name, _ in self.columns)
 
 
-@dataclass(frozen=True)
-class _OfOne(Query):
+class _OfOne(Query, frozen=True):
     """Rows that are made of those of one query.
 
     Args:
@@ -191,8 +188,7 @@ class _OfOne(Query):
         return (self.input,)
 
 
-@dataclass(frozen=True)
-class Project(_OfOne):
+class Project(_OfOne, frozen=True):
     """Rows with other columns; see :meth:`Query.select`."""
 
     columns: Columns
@@ -203,8 +199,7 @@ class Project(_OfOne):
         return tuple(name for name, _ in self.columns)
 
 
-@dataclass(frozen=True)
-class Filter(_OfOne):
+class Filter(_OfOne, frozen=True):
     """Some of the rows; see :meth:`Query.where`."""
 
     test: str
@@ -215,8 +210,7 @@ class Filter(_OfOne):
         return self.input.names
 
 
-@dataclass(frozen=True)
-class GroupBy(_OfOne):
+class GroupBy(_OfOne, frozen=True):
     """Rows in groups; see :meth:`Query.group`."""
 
     by: tuple[str, ...]
@@ -229,8 +223,7 @@ class GroupBy(_OfOne):
         return (*self.by, *(name for name, _ in self.columns))
 
 
-@dataclass(frozen=True)
-class Over(_OfOne):
+class Over(_OfOne, frozen=True):
     """Rows with what others of their keys say; see :meth:`Query.over`."""
 
     by: tuple[str, ...]
@@ -244,8 +237,7 @@ class Over(_OfOne):
         return (*self.input.names, *(name for name, _ in self.columns))
 
 
-@dataclass(frozen=True)
-class Pass(_OfOne):
+class Pass(_OfOne, frozen=True):
     """Rows with what a pass over those of their keys makes; see :meth:`Query.fold`."""
 
     by: tuple[str, ...]
@@ -263,8 +255,7 @@ class Pass(_OfOne):
         return (*self.input.names, *(name for name, _ in self.made))
 
 
-@dataclass(frozen=True)
-class Explode(_OfOne):
+class Explode(_OfOne, frozen=True):
     """A row for each element; see :meth:`Query.explode`."""
 
     name: str
@@ -277,8 +268,7 @@ class Explode(_OfOne):
         return (*self.input.names, self.name)
 
 
-@dataclass(frozen=True)
-class Join(Query):
+class Join(Query, frozen=True):
     """Pairs of rows; see :meth:`Query.join`."""
 
     left: Query
@@ -297,8 +287,7 @@ class Join(Query):
         return (self.left, self.right)
 
 
-@dataclass(frozen=True)
-class Union(Query):
+class Union(Query, frozen=True):
     """The rows of several queries, by the names of their columns; a column that one lacks is null in its rows.
 
     Args:

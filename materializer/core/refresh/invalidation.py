@@ -19,11 +19,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from enum import IntEnum, unique
 from math import gcd
 from operator import attrgetter, itemgetter
 from typing import Annotated, Any, Final, NamedTuple, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from materializer.core.codec import JsonForm, as_json, from_json, json_fields, json_methods
 from materializer.core.time.spans import EVERYTHING, NEG_INF, Span, SpanSet
@@ -77,8 +79,7 @@ _OPTIONAL: Final = ("after", "keys", "is_insert_only", "gone")
 
 
 @json_fields(order=("span", "cause", ...), names={"is_insert_only": "inserts"}, later=_OPTIONAL, omits=_OPTIONAL)
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """One dirty span.
 
     Args:
@@ -124,8 +125,7 @@ class Cut(NamedTuple):
 
 
 @json_methods
-@dataclass(frozen=True, slots=True)
-class InvalidationLog:
+class InvalidationLog(Struct, frozen=True):
     """Sorted, disjoint entries. Equal neighbours are joined; ``gone`` of the joined entry is the larger one.
 
     Examples:
@@ -347,8 +347,7 @@ _OF_MARK: Final = ("columns", "commits", "file", "reason")
 
 
 @json_fields(later=_OF_MARK, omits=_OF_MARK)
-@dataclass(frozen=True, slots=True)
-class SourceMark:
+class SourceMark(Struct, frozen=True):
     """What a source was at the cursor.
 
     Args:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from materializer.core.codec import json_methods
 
@@ -23,8 +24,7 @@ _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
 
 @json_methods
-@dataclass(frozen=True, slots=True)
-class Lateness:
+class Lateness(Struct, frozen=True):
     """Counts of inserted rows by how late they were.
 
     Args:
@@ -66,8 +66,7 @@ class Lateness:
         return cls({int(step): rows for step, rows in data.items()})
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
+class Advice(Struct, frozen=True):
     """Settings that suit the measured lateness.
 
     Args:

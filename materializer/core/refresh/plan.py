@@ -6,9 +6,11 @@ The explainer prints the plan and the executor runs it, both from the same value
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Annotated, Any, Final, TypeAlias, assert_never
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from materializer.core.codec import JsonForm, as_json, from_json, json_fields, json_list, json_methods
 from materializer.core.refresh.invalidation import Entries, Key, Keys
@@ -52,8 +54,7 @@ class ExecutorKind(StrEnum):
 
 
 @json_list
-@dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(Struct, frozen=True):
     """The cost of a read, from file statistics.
 
     Args:
@@ -83,8 +84,7 @@ class Estimate:
 
 
 @json_methods
-@dataclass(frozen=True, slots=True)
-class Rejected:
+class Rejected(Struct, frozen=True):
     """A strategy that was not chosen, with the reason.
 
     Args:
@@ -108,8 +108,7 @@ class Rejected:
 
 
 @json_fields(later=())
-@dataclass(frozen=True, slots=True)
-class Settle:
+class Settle(Struct, frozen=True):
     """Buckets where neither the source nor our tables can have rows: they become clean without a read or a write."""
 
     spans: SpanSet
@@ -120,8 +119,7 @@ class Settle:
     later=("keys", "seconds"),
     omits=("keys", "seconds"),
 )
-@dataclass(frozen=True, slots=True)
-class Recompute:
+class Recompute(Struct, frozen=True):
     """Buckets that are computed from raw rows at the pinned source version: all of a bucket, or the groups of some keys.
 
     Args:
@@ -153,8 +151,7 @@ class Recompute:
 
 
 @json_fields(later=["seconds"], omits=["seconds"])
-@dataclass(frozen=True, slots=True)
-class Merge:
+class Merge(Struct, frozen=True):
     """Buckets whose stored partials are merged with partials of the rows inserted since.
 
     Args:
@@ -173,8 +170,7 @@ class Merge:
 
 
 @json_fields(later=["seconds"], omits=["seconds"])
-@dataclass(frozen=True, slots=True)
-class Retract:
+class Retract(Struct, frozen=True):
     """Buckets whose stored partials are merged with partials of the rows that came since, less those of the rows that went.
 
     An updated row went as it was and came as it is. Groups without a row vanish.
@@ -195,8 +191,7 @@ class Retract:
 
 
 @json_fields(later=["seconds"], omits=["seconds"])
-@dataclass(frozen=True, slots=True)
-class RollUp:
+class RollUp(Struct, frozen=True):
     """Buckets that are merged from the partials of a finer aggregate over the same rows, which is clean there.
 
     Args:
@@ -243,8 +238,7 @@ _STEP: Final = JsonForm(lambda step: {"do": strategy_of(step)} | as_json(step), 
 
 
 @json_list
-@dataclass(frozen=True, slots=True)
-class TableBase:
+class TableBase(Struct, frozen=True):
     """The state of one of our tables when the plan was made; recovery reads the commits after this version."""
 
     table_id: str
@@ -255,8 +249,7 @@ class TableBase:
     later=("executor", "executor_reason", "seconds", "unlearned"),
     omits=("executor", "executor_reason", "seconds", "unlearned"),
 )
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """One decided refresh.
 
     Args:
@@ -394,8 +387,7 @@ def strategy_of(step: Step) -> str:
 
 
 @json_fields(omits=("executor", "predicted", "unlearned"))
-@dataclass(frozen=True, slots=True)
-class RunReport:
+class RunReport(Struct, frozen=True):
     """The result of one refresh, which is the payload of its ``done`` event.
 
     Args:
@@ -433,8 +425,7 @@ class RunReport:
     unlearned: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class ReadCost:
+class ReadCost(Struct, frozen=True):
     """The cost of fetching the rows of an always-fresh read.
 
     Args:

@@ -10,9 +10,10 @@ by strategy where there are enough of them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
+
+from msgspec import Struct, field
 
 from materializer.core.refresh.plan import BY_KEY, MAX_SPANS, Estimate, ExecutorKind
 
@@ -30,8 +31,7 @@ DOUBT: Final = 8
 """A strategy is believed to differ from its executor half as much as its refreshes say when there are so many of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rates:
+class Rates(Struct, frozen=True):
     """What one executor takes, in seconds.
 
     Args:
@@ -104,8 +104,7 @@ RATES: Final[Mapping[str, Rates]] = {
 """The rates by executor, before anything was learned."""
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+class Taken(Struct, frozen=True):
     """How long a refresh took.
 
     Args:
@@ -121,8 +120,7 @@ class Taken:
     unlearned: float
 
 
-@dataclass(frozen=True, slots=True)
-class Factor:
+class Factor(Struct, frozen=True):
     """How much longer refreshes took than the rates say.
 
     Args:
@@ -134,8 +132,7 @@ class Factor:
     refreshes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Prices:
+class Prices(Struct, frozen=True):
     """The prices in one lake.
 
     Args:

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from materializer.core.refresh.invalidation import MAX_KEYS, Cause, Entry
 from materializer.core.refresh.plan import (
@@ -55,8 +57,7 @@ def by_rates(strategy: str, estimate: Estimate, spans: SpanSet) -> float:
     return Prices().reading(ExecutorKind.SPARK, strategy, estimate, len(spans))
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(Struct, frozen=True):
     """The facts that :func:`decide` needs; its caller gathers them.
 
     Args:

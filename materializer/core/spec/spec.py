@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, ClassVar, Final
+
+from msgspec import Struct
 
 from materializer.core.codec import JsonForm, as_json, from_json, json_fields
+from materializer.structs import ComparedInPart
 
 CONTINUOUS: Final = "continuous_aggregate"
 NAME_LIMIT: Final = 128
@@ -53,8 +55,7 @@ class Resolution(StrEnum):
 
 
 @json_fields(later=())
-@dataclass(frozen=True, slots=True)
-class Width:
+class Width(Struct, frozen=True):
     """A length of time, with months, days and microseconds kept apart; or raw ticks of an integer time column.
 
     Args:
@@ -71,8 +72,7 @@ class Width:
 
 
 @json_fields(later=())
-@dataclass(frozen=True, slots=True)
-class GridSpec:
+class GridSpec(Struct, frozen=True):
     """A declared division of time; :func:`materializer.core.time.grid.build` turns it into a grid.
 
     Args:
@@ -90,8 +90,7 @@ class GridSpec:
 
 
 @json_fields(later=())
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """One aggregate call inside a measure.
 
     Args:
@@ -114,8 +113,7 @@ class Call:
 
 
 @json_fields(later=())
-@dataclass(frozen=True, slots=True)
-class Formula:
+class Formula(Struct, frozen=True):
     """An expression over aggregate calls: pieces are texts, or indexes into *calls* at the places of the calls.
 
     Examples:
@@ -132,8 +130,7 @@ class Formula:
 
 
 @json_fields(later=())
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(Struct, frozen=True):
     """One grouping key: its output name and its expression over a source row."""
 
     name: str
@@ -141,8 +138,7 @@ class Key:
 
 
 @json_fields(later=())
-@dataclass(frozen=True, slots=True)
-class Measure:
+class Measure(Struct, frozen=True):
     """One aggregated output column."""
 
     name: str
@@ -150,8 +146,7 @@ class Measure:
 
 
 @json_fields(later=())
-@dataclass(frozen=True, slots=True)
-class SourceSample:
+class SourceSample(Struct, frozen=True):
     """The newest part of a source, which is all that a definition reads of it.
 
     Args:
@@ -174,8 +169,7 @@ _SPEC: Final = JsonForm(
     later=["suites", "rolls_up", "bucket_time", "sample"],
     omits=["rolls_up", "bucket_time", "sample"],
 )
-@dataclass(frozen=True, slots=True)
-class AggregateSpec:
+class AggregateSpec(ComparedInPart, Struct, frozen=True):
     """A definition that was read and checked.
 
     Args:
@@ -209,6 +203,8 @@ class AggregateSpec:
         sample: The part of the source that is read, which *where* has as its last condition; None for all of it.
     """
 
+    _UNCOMPARED: ClassVar = frozenset({"sql"})
+
     name: str
     source: str
     time_column: str
@@ -231,7 +227,7 @@ class AggregateSpec:
     params: tuple[tuple[str, Any], ...] = ()
     lateness: str = "recompute"
     suites: tuple[tuple[str, str], ...] = ()
-    sql: str = field(default="", compare=False)
+    sql: str = ""
     rolls_up: Annotated[AggregateSpec | None, _SPEC] = None
     bucket_time: str | None = None
     sample: SourceSample | None = None

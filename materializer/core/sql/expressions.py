@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from typing import ClassVar, Final
 
+from msgspec import Struct
 from sqlglot import Token, TokenType, exp
 
 from materializer.core.dialect import is_name
@@ -19,6 +19,7 @@ from materializer.core.sql import foreign
 from materializer.core.sql import functions as known
 from materializer.core.sql.tokens import Fragment, Refused, fragment_of, string_value
 from materializer.errors import Problem
+from materializer.structs import ComparedInPart
 
 _NOT_FUNCTIONS: Final = known.names_in(
     "and or not in then when else end case between like ilike rlike regexp is by where on select group escape using from "
@@ -49,8 +50,7 @@ _UNIT_FIRST: Final = known.names_in("timestampdiff timestampadd")
 _UNIT_FIRST_OF_THREE: Final = known.names_in("date_add dateadd datediff date_diff")
 
 
-@dataclass(frozen=True, slots=True)
-class Vocabulary:
+class Vocabulary(Struct, frozen=True):
     """Names with a meaning in one definition.
 
     Args:
@@ -66,8 +66,7 @@ class Vocabulary:
         return name in known.AGGREGATES or name in self.python
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionUse:
+class FunctionUse(Struct, frozen=True):
     """A function call: indexes of its name, of its closing bracket, and of its last token (that of FILTER and the like)."""
 
     name: str
@@ -76,8 +75,7 @@ class FunctionUse:
     last: int
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnUse:
+class ColumnUse(Struct, frozen=True):
     """A column: its name without qualifier, and the indexes of the qualifier, of the column and of its last field."""
 
     name: str
@@ -86,8 +84,7 @@ class ColumnUse:
     last: int
 
 
-@dataclass(frozen=True, slots=True)
-class Expression:
+class Expression(ComparedInPart, Struct, frozen=True):
     """An expression with its parts; all indexes are into ``fragment.tokens``.
 
     Args:
@@ -98,12 +95,14 @@ class Expression:
         problems: The problems of the expression.
     """
 
+    _UNCOMPARED: ClassVar = frozenset({"problems"})
+
     fragment: Fragment
     functions: tuple[FunctionUse, ...]
     calls: tuple[FunctionUse, ...]
     columns: tuple[ColumnUse, ...]
     tree: exp.Expression
-    problems: tuple[Problem, ...] = field(default=(), compare=False)
+    problems: tuple[Problem, ...] = ()
 
     @property
     def text(self) -> str:

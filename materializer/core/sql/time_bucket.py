@@ -7,10 +7,11 @@ as ``name => value``; and ``date_trunc('unit', time [, 'zone'])``, whose third a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
 from sqlglot import TokenType
 
 from materializer.core.dialect import is_name
@@ -49,8 +50,7 @@ _UNITS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Bucket:
+class Bucket(Struct, frozen=True):
     """The division of time in a definition, and its place in the text.
 
     Args:

@@ -10,14 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Final
+from typing import ClassVar, Final
 
+from msgspec import Struct, field
 from sqlglot import Token, TokenType, exp
 from sqlglot.errors import ErrorLevel, ParseError, TokenError
 
 from materializer.core.dialect import DIALECT, TEXTS, is_name, spelling
 from materializer.errors import Problem
+from materializer.structs import ComparedInPart
 
 SYNTAX: Final = "definition.syntax"
 
@@ -37,8 +38,7 @@ class Refused(Exception):  # noqa: N818
         self.problem = problem
 
 
-@dataclass(frozen=True, slots=True)
-class Script:
+class Script(ComparedInPart, Struct, frozen=True):
     """A text that holds definitions, or one argument of the Python form.
 
     Args:
@@ -47,10 +47,12 @@ class Script:
         label: Name of the argument that holds the text; problems then have no line and column.
     """
 
+    _UNCOMPARED: ClassVar = frozenset({"trees"})
+
     text: str
     file: str = ""
     label: str = ""
-    trees: dict[tuple[int, int], exp.Expression] = field(default_factory=dict, compare=False, repr=False)
+    trees: dict[tuple[int, int], exp.Expression] = field(default_factory=dict)
     """The syntax trees of its fragments, by their first and last character: readers ask for each several times, and change none."""
 
     def problem(self, at: int, code: str, message: str, hint: str = "") -> Problem:
@@ -97,8 +99,7 @@ class Script:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Fragment:
+class Fragment(ComparedInPart, Struct, frozen=True):
     """A run of tokens of a script, usually one expression.
 
     Args:
@@ -108,10 +109,12 @@ class Fragment:
         parsed: Its syntax tree, when it was parsed as part of a longer fragment.
     """
 
+    _UNCOMPARED: ClassVar = frozenset({"parsed"})
+
     script: Script
     tokens: tuple[Token, ...]
     at: int = 0
-    parsed: exp.Expression | None = field(default=None, compare=False, repr=False)
+    parsed: exp.Expression | None = None
 
     def __len__(self) -> int:
         return len(self.tokens)

@@ -10,11 +10,12 @@ Source:
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Final
+
+from msgspec.structs import replace
 
 from materializer.core.spec.spec import GridSpec, Resolution, TimeType, Width
 from materializer.core.time.instants import DAY, SECOND, TICKS_PER_SECOND, Shown, days_of, render, shown_as
@@ -23,6 +24,7 @@ from materializer.core.time.wallclock import FixedLattice, Lattice, MonthLattice
 from materializer.core.time.widths import describe_width, parse_width
 from materializer.core.time.zones import UTC, Zone, load, names
 from materializer.errors import DefinitionError, OutOfRangeError, Problem
+from materializer.structs import AbstractStruct
 
 __all__ = [
     "CalendarGrid",
@@ -62,8 +64,7 @@ def limits_of(time_type: TimeType) -> Span:
 # -- grids ---------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Grid(ABC):
+class Grid(AbstractStruct, frozen=True):
     """A division of time into buckets.
 
     Args:
@@ -175,8 +176,7 @@ class Grid(ABC):
         raise OutOfRangeError(msg, instant=instant)
 
 
-@dataclass(frozen=True, slots=True)
-class FixedGrid(Grid):
+class FixedGrid(Grid, frozen=True):
     """A grid whose buckets all have one length.
 
     Args:
@@ -219,8 +219,7 @@ class FixedGrid(Grid):
         return (span.end - 1 - self.phase) // self.width - (span.start - 1 - self.phase) // self.width
 
 
-@dataclass(frozen=True, slots=True)
-class SliceGrid(FixedGrid):
+class SliceGrid(FixedGrid, frozen=True):
     """The slices of an engine's results; the first one may begin before the column's type does."""
 
     def floor(self, instant: int) -> int:
@@ -228,8 +227,7 @@ class SliceGrid(FixedGrid):
         return instant if instant in (NEG_INF, POS_INF) else self.edge_at(instant)
 
 
-@dataclass(frozen=True, slots=True)
-class CalendarGrid(Grid):
+class CalendarGrid(Grid, frozen=True):
     """A grid whose buckets divide a zone's wall clock, by months or by a fixed length.
 
     Args:

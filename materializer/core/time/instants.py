@@ -8,8 +8,9 @@ and after 9999, which ``datetime`` cannot represent; year 0 is 1 BC.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final, TypeAlias
+
+from msgspec import Struct
 
 from materializer.core.spec.spec import Resolution, TimeType
 from materializer.core.time.spans import NEG_INF, POS_INF, Span
@@ -160,8 +161,7 @@ def parse_window(
     return Span(first, last)
 
 
-@dataclass(frozen=True, slots=True)
-class Epoch:
+class Epoch(Struct, frozen=True):
     """An integer time column whose ticks are parts of a second, as people are shown its instants: as times, not as numbers.
 
     Args:

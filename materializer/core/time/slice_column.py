@@ -6,14 +6,13 @@ bucket, and the end itself is not.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 
 
-@dataclass(frozen=True, slots=True)
-class SliceColumn:
+class SliceColumn(Struct, frozen=True):
     """The column by which the rows of a table are replaced, bucket by bucket.
 
     Args:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final
+
+from msgspec import Struct
 
 from materializer.core.codec import json_methods
 
@@ -23,8 +24,7 @@ _END: Final = attrgetter("end")
 
 
 @json_methods
-@dataclass(frozen=True, slots=True, order=True)
-class Span:
+class Span(Struct, frozen=True, order=True):
     """One half-open span of time, never empty.
 
     Args:
@@ -76,8 +76,7 @@ EVERYTHING: Final = Span(NEG_INF, POS_INF)
 
 
 @json_methods
-@dataclass(frozen=True, slots=True)
-class SpanSet:
+class SpanSet(Struct, frozen=True):
     """A set of instants as sorted, disjoint spans that do not touch; sets of the same instants are equal.
 
     Build it with :meth:`of` or :meth:`union`, which give the normal form.

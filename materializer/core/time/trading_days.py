@@ -13,10 +13,11 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import date
 from itertools import groupby, pairwise
 from typing import Final, TypeAlias
+
+from msgspec import Struct
 
 MICROSECONDS: Final = 86_400_000_000
 """Length of a day in microseconds, the unit of a calendar's rows."""
@@ -30,8 +31,7 @@ _OFFSET: Final = re.compile(r"(-?)(\d+):(\d\d)(?::(\d\d)(?:\.(\d{6}))?)?", re.AS
 Sessions: TypeAlias = tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TradingDays:
+class TradingDays(Struct, frozen=True):
     """The sessions of every date in a range of dates.
 
     Args:

@@ -15,16 +15,16 @@ Source:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from materializer.core.time.instants import DAY, date_of, days_of
 from materializer.core.time.spans import NEG_INF, Span
 from materializer.core.time.zones import Regime, Zone
 
 
-@dataclass(frozen=True, slots=True)
-class FixedLattice:
+class FixedLattice(Struct, frozen=True):
     """Points at equal distances.
 
     Args:
@@ -44,8 +44,7 @@ class FixedLattice:
         return index * self.width + self.phase
 
 
-@dataclass(frozen=True, slots=True)
-class MonthLattice:
+class MonthLattice(Struct, frozen=True):
     """First days of months, all shifted by the same amount.
 
     Args:
@@ -90,8 +89,7 @@ def month_of(x: int) -> int:
     return 12 * year + month - 1
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetRule:
+class OffsetRule(Struct, frozen=True):
     """The rule for buckets from one instant on, until the next piece.
 
     Args:
@@ -105,8 +103,7 @@ class OffsetRule:
     bucket: Span | None
 
 
-@dataclass(frozen=True, slots=True)
-class WallClock:
+class WallClock(Struct, frozen=True):
     """The wall clock of *zone*, divided by *lattice*."""
 
     lattice: Lattice

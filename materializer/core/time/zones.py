@@ -15,11 +15,12 @@ import re
 import struct
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from materializer.core.time.instants import DAY, SECOND, days_of, year_of
 from materializer.core.time.spans import NEG_INF, POS_INF, Span
@@ -40,8 +41,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*")
 _POSIX: Final = re.compile(r"(?:<[^>]+>|[A-Za-z]+)([-+0-9:]+)(?:(?:<[^>]+>|[A-Za-z]+)([-+0-9:]*),([^,]+),([^,]+))?")
 
 
-@dataclass(frozen=True, slots=True)
-class Regime:
+class Regime(Struct, frozen=True):
     """A run of time in which a zone has one offset.
 
     Args:
@@ -57,8 +57,7 @@ class Regime:
     before: int
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """The two yearly changes of a zone after its last listed transition.
 
     Args:
@@ -78,8 +77,7 @@ class Rule:
         return _rule_year(self, year)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Zone:
+class Zone(Struct, frozen=True, eq=False):
     """A time zone; :func:`load` gives one object for each name, so identity is equality.
 
     Args:

@@ -6,10 +6,10 @@ makes nothing dirty. A version that only inserts can be merged. Any other change
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
 from materializer.lake.capture.buckets import buckets, whole_buckets
@@ -22,8 +22,7 @@ _DELETED_IN_PLACE = "DELETE"
 """The operation that leaves a file in place and marks more of its rows as deleted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(Struct, frozen=True):
     """Changed rows with a time, in the order of the feed: arrays of equal length."""
 
     instants: Any

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 
 from materializer.core.refresh.invalidation import MAX_KEYS
 from materializer.core.time.spans import Span, SpanSet
@@ -23,8 +23,7 @@ _I64_MAX: Final = (1 << 63) - 1
 Keys = frozenset[tuple[Any, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class ChangedRows:
+class ChangedRows(Struct, frozen=True):
     """Changed rows with a time.
 
     Args:
@@ -38,8 +37,7 @@ class ChangedRows:
     keys: pa.Table | None
 
 
-@dataclass(frozen=True, slots=True)
-class ChangedBuckets:
+class ChangedBuckets(Struct, frozen=True):
     """Buckets with the same known facts."""
 
     spans: SpanSet

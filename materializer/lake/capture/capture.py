@@ -16,8 +16,9 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from materializer.core.refresh.invalidation import ANY_ROWS, Keys
 from materializer.core.spec.spec import TimeType

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 
 from materializer.core.refresh.invalidation import MAX_KEYS, Entry, Keys
 from materializer.core.time.spans import Span, SpanSet
@@ -25,8 +25,7 @@ MOST: Final = 500
 """Most keys in a note, with their buckets; of more, it says nothing about keys."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChangedGroups:
+class ChangedGroups(Struct, frozen=True):
     """What a commit changed.
 
     Args:

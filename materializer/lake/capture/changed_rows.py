@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote
 
@@ -15,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
+from msgspec import Struct
 
 from materializer.lake import places
 from materializer.lake.arrow import plain
@@ -106,8 +106,7 @@ def with_images(rows: pa.Table, images: Sequence[str]) -> pa.Table:
     return rows.filter(pc.is_in(rows["_change_type"], pa.array(images)))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Part:
+class _Part(Struct, frozen=True, eq=False):
     """Some versions whose changed rows a block remembers in one table; each part is its own name."""
 
     versions: frozenset[int]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import unquote
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import NEG_INF
@@ -17,8 +19,7 @@ from materializer.lake.statistics import FileRange, TimeColumn
 from materializer.lake.table import DeltaFolder, open_table
 
 
-@dataclass(frozen=True, slots=True)
-class CaptureContext:
+class CaptureContext(Struct, frozen=True):
     """One capture: its arguments, and what it knows about the table's files so far.
 
     Args:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct, field
 
 from materializer.core.codec import json_fields
 from materializer.core.refresh.lateness import Lateness
@@ -21,8 +22,7 @@ class Rung(StrEnum):
     SOURCE = "source"
 
 
-@dataclass(frozen=True, slots=True)
-class CapturedPiece:
+class CapturedPiece(Struct, frozen=True):
     """Some dirty buckets with the facts known about them.
 
     Args:
@@ -47,8 +47,7 @@ class CapturedPiece:
 
 
 @json_fields(omits=["inserted", "updated_pre", "updated_post", "deleted", "null_time", "expired"])
-@dataclass(frozen=True, slots=True)
-class VersionCount:
+class VersionCount(Struct, frozen=True):
     """Rows by kind that one version changed; on lower rungs, the rows of the added and removed files.
 
     Every row is in a piece, or is counted in *null_time*, or was deleted below the frozen boundary. *expired* counts only
@@ -83,8 +82,7 @@ class VersionCount:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class CaptureResult:
+class CaptureResult(Struct, frozen=True):
     """Everything that changed in a run of versions.
 
     Args:
@@ -119,8 +117,7 @@ class CaptureResult:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(Struct, frozen=True):
     """A run of versions, both ends included, whose change feed Spark has to read, and the reason."""
 
     from_version: int
@@ -128,8 +125,7 @@ class Segment:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class NeedsSpark:
+class NeedsSpark(Struct, frozen=True):
     """Some versions have a precise feed that only Spark can read; *captured* is the result of the others."""
 
     segments: tuple[Segment, ...]

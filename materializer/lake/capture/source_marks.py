@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from deltalake.exceptions import DeltaError
+from msgspec.structs import replace
 
 from materializer.core.refresh.invalidation import SourceMark
 from materializer.errors import LogGapError, MaterializerError, SourceDamagedError, TableNotFoundError

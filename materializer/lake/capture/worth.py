@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import reduce
 from itertools import groupby
 from typing import TypeAlias
 
 import pyarrow as pa
+from msgspec import Struct
 
 from materializer.core.time.spans import SpanSet
 from materializer.lake.capture.buckets import whole_buckets
@@ -20,8 +20,7 @@ from materializer.lake.log import Commit, DataFile
 from materializer.lake.statistics import FileRange
 
 
-@dataclass(frozen=True, slots=True)
-class FeedSize:
+class FeedSize(Struct, frozen=True):
     """What has to be read for the change feed of some commits.
 
     Args:

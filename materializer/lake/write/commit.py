@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 from uuid import uuid4
 
@@ -20,6 +19,7 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Sc
 from deltalake import write_deltalake as write_to_delta
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
+from msgspec import Struct
 
 from materializer.core.policy.compaction import FILE_ROWS
 from materializer.core.spec.spec import TimeType
@@ -60,8 +60,7 @@ NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expi
 WRITER: Final = WriterProperties(max_row_group_size=ROW_GROUP, compression="SNAPPY")
 
 
-@dataclass(frozen=True, slots=True)
-class CommitResult:
+class CommitResult(Struct, frozen=True):
     """The result of one commit.
 
     Args:

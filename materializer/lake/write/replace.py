@@ -18,13 +18,13 @@ it writes the new files itself (:func:`replace_by_files`), and the commit is the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
+from msgspec import Struct
 
 from materializer.core.policy.compaction import target_rows
 from materializer.core.time.slice_column import SliceColumn
@@ -52,8 +52,7 @@ RUN_ROWS: Final = 500_000
 """Approximate maximum number of rows of old files in memory at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
+class _File(Struct, frozen=True):
     """A file.
 
     Args:
@@ -71,8 +70,7 @@ class _File:
     is_inside: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Replacement:
+class _Replacement(Struct, frozen=True):
     """The arguments of one replacement.
 
     Args:

@@ -12,7 +12,6 @@ A file whose rows of these keys are the new ones already stays. New rows that no
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
+from msgspec import Struct
 
 from materializer.core.engines.work import KeySlices
 from materializer.core.policy.compaction import target_rows
@@ -44,8 +44,7 @@ from materializer.lake.write.new_files import NewFiles, new_files, removals
 from materializer.lake.write.rewrite import write_parts
 
 
-@dataclass(frozen=True, slots=True)
-class _KeyFile:
+class _KeyFile(Struct, frozen=True):
     """A file.
 
     Args:
@@ -106,8 +105,7 @@ def replace_keys(
         return committed(path, app_id, n, attempt, note, new_rows=table.num_rows)
 
 
-@dataclass(frozen=True, slots=True)
-class _KeyReplacement:
+class _KeyReplacement(Struct, frozen=True):
     """One attempt of a replacement."""
 
     path: str

@@ -15,12 +15,12 @@ import contextlib
 import re
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
+from msgspec import Struct
 
 from materializer.errors import LogGapError
 from materializer.lake import places
@@ -37,8 +37,7 @@ _FORMER: Final = "_maintain-"
 _CHECKPOINT: Final = re.compile(r"\d{20}\.checkpoint\b.*\.parquet")
 
 
-@dataclass(frozen=True, slots=True)
-class Leftover:
+class Leftover(Struct, frozen=True):
     """A file, or a whole folder of unfinished work, that is not needed: its name in the table's folder and its size."""
 
     name: str
@@ -46,8 +45,7 @@ class Leftover:
     is_folder: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class LogState:
+class LogState(Struct, frozen=True):
     """The state of a table's log.
 
     Args:

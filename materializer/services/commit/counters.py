@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 
-@dataclass(slots=True)
-class Counters:
+class Counters(Struct):
     """What one run did and when it began."""
 
     commits: int = 0

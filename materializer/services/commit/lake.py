@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from msgspec import Struct, field
 
 from materializer.core.refresh.lateness import KNOWN_AT
 from materializer.errors import MaterializerError
@@ -37,8 +38,7 @@ column. Each row is delivered at least once; after an exception the next refresh
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Lake:
+class Lake(Struct, frozen=True):
     """One lake: what every use case needs.
 
     Args:

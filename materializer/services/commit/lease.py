@@ -10,8 +10,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from materializer.config import Config
 from materializer.core.refresh.plan import Plan
@@ -63,8 +64,7 @@ class LeasedLake(Protocol):
         """Return the ports of the protocol over the tables of an aggregate."""
 
 
-@dataclass(slots=True)
-class WriteLease:
+class WriteLease(Struct):
     """The lease of one aggregate, given to the command that holds it.
 
     Args:

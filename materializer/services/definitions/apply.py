@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from uuid import uuid4
+
+from msgspec.structs import replace
 
 from materializer.config import Config
 from materializer.core.compiled.difference_lines import differences

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from datetime import date, datetime, timedelta
 from textwrap import shorten
 from typing import Any, Final
 from zoneinfo import ZoneInfo
+
+from msgspec.structs import replace
 
 from materializer.core.engines.registry import read_params
 from materializer.core.spec.spec import AggregateSpec

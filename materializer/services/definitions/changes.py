@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from materializer.core.printed import Printed
 from materializer.core.spec.spec import AggregateSpec
@@ -15,8 +16,7 @@ from materializer.services.definitions.sources import MissingFeed
 from materializer.services.definitions.waiting import WaitingCheck
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class DefinitionChange(Printed):
+class DefinitionChange(Printed, Struct, frozen=True):
     """What applying one definition does, or would do.
 
     Args:
@@ -49,8 +49,7 @@ class DefinitionChange(Printed):
     sample: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Reads:
+class Reads(Struct, frozen=True):
     """What building a version costs.
 
     Args:
@@ -66,8 +65,7 @@ class Reads:
     runs: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReusedPartials:
+class ReusedPartials(Struct, frozen=True):
     """What making a version from stored partials copies; its output is written anew from that.
 
     Args:
@@ -81,8 +79,7 @@ class ReusedPartials:
     files: int
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedDefinition:
+class CheckedDefinition(Struct, frozen=True):
     """A definition that was checked.
 
     Args:

@@ -6,7 +6,7 @@ older. What is dirty in both is stale before and after.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from materializer.core.spec.spec import AggregateSpec, Resolution, TimeType
 from materializer.core.time.grid import Grid
@@ -16,8 +16,7 @@ from materializer.lake.extent import files
 from materializer.lake.table import DeltaFolder
 
 
-@dataclass(frozen=True, slots=True)
-class Lack:
+class Lack(Struct, frozen=True):
     """What the next version lacks of what is published.
 
     Args:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from materializer.core.aggregates.decompose import decompose
 from materializer.core.aggregates.parts import normalised

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 from typing import Final, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from materializer.core.aggregates.parts import column_of, group
 from materializer.core.spec.spec import AggregateSpec, Call, Formula, TimeType
 from materializer.core.time.grid import Grid, build
 from materializer.core.time.instants import DAY, render
-from materializer.core.time.nesting import misfit
 from materializer.core.time.spans import NEG_INF
 from materializer.errors import DefinitionError, Problem
 from materializer.journal.state import AggregateState, NamedStates, States, by_name, spec_of
@@ -219,8 +220,7 @@ def _again(spec: AggregateSpec, name: str, call: Call, formulas: Mapping[str, Fo
 # -- grids ---------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(Struct, frozen=True):
     """One of the definitions that an aggregate has at a time.
 
     Args:
@@ -268,8 +268,7 @@ def misfits_of_parent(spec: AggregateSpec, children: Iterable[Form]) -> list[Pro
     return list(problems.values())
 
 
-@dataclass(frozen=True, slots=True)
-class _Misfit:
+class _Misfit(Struct, frozen=True):
     """A child's edge that lies inside a bucket of its parent, as text; *divided* is how the child divides time."""
 
     divided: str
@@ -278,6 +277,8 @@ class _Misfit:
 
 
 def _misfit(child: AggregateSpec, parent: AggregateSpec) -> _Misfit | None:
+    from materializer.core.time.nesting import misfit  # noqa: PLC0415 - when definitions are applied
+
     grids = _grids(child, parent)
     edge = None if grids is None else misfit(*grids)
     if grids is None or edge is None:

@@ -6,10 +6,10 @@ rollback or repair of that aggregate; :func:`moved` tells so, and everything of 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-from materializer.core.aggregates.decompose import decompose
+from msgspec.structs import replace
+
 from materializer.core.aggregates.rollup import is_rollup
 from materializer.core.compiled.definition import SLICE, key_column
 from materializer.core.quality.canaries import COUNT
@@ -101,6 +101,8 @@ def _why_not(before: AggregateSpec, now: AggregateSpec, columns: dict[str, Any])
     for name, kind in before.read_types:
         if columns.get(name) != kind:
             return f"it no longer has {_called(before, name, kind)}"
+    from materializer.core.aggregates.decompose import decompose  # noqa: PLC0415 - few roll-ups have a parent that changed
+
     try:
         was, new = decompose(before), decompose(now)
     except DefinitionError as exc:
@@ -117,6 +119,8 @@ def _called(spec: AggregateSpec, column: str, kind: str) -> str:
     of_key = next((key.name for key in parent.keys if key_column(key.name) == column), None)
     if of_key is not None:
         return f"the key `{of_key}` of type {kind}"
+    from materializer.core.aggregates.decompose import decompose  # noqa: PLC0415 - as above
+
     made = ((m.name, decompose(replace(parent, measures=(m,))).partials) for m in parent.measures)
     of_measure = next((name for name, partials in made if any(p.name == column for p in partials)), None)
     return "the count of rows" if of_measure is None else f"what its measure `{of_measure}` was made of"

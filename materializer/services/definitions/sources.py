@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from materializer.core.printed import Printed
 from materializer.core.spec.table_names import parts_of, quoted
@@ -83,8 +85,7 @@ def named_in(error: MaterializerError, name: str) -> str:
     return name if isinstance(error, TableNotFoundError) else places.resolved(name)
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class MissingFeed(Printed):
+class MissingFeed(Printed, Struct, frozen=True):
     """A table without a change feed, and how it gets one.
 
     Args:

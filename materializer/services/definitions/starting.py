@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from materializer.config import Config
 from materializer.core.compiled.resolve import resolve
@@ -33,8 +34,7 @@ if TYPE_CHECKING:
     from materializer.spark.run.spark import Spark
 
 
-@dataclass(frozen=True, slots=True)
-class Wishes:
+class Wishes(Struct, frozen=True):
     """What was decided about a new definition; None where it is to be proposed.
 
     Args:
@@ -54,8 +54,7 @@ class Wishes:
     has_policy: bool = True
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class NewDefinition(Printed):
+class NewDefinition(Printed, Struct, frozen=True):
     """A definition that was proposed and checked, with its suite and policy; nothing is written yet.
 
     Args:
@@ -91,8 +90,7 @@ class NewDefinition(Printed):
         return [facts(f"{self.answers.name}: proposed", pairs)]
 
 
-@dataclass(slots=True)
-class Starter:
+class Starter(Struct):
     """Proposes and writes new definitions for one lake.
 
     Args:

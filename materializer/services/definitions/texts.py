@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from materializer.core.spec.spec import CONTINUOUS, AggregateSpec
 from materializer.errors import DefinitionError, Problem, UsageError
@@ -31,8 +33,7 @@ class _Read(NamedTuple):
     wrong: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Texts:
+class Texts(Struct, frozen=True):
     """Reads definitions, and remembers the texts in which they stand.
 
     Args:

@@ -10,8 +10,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from materializer.core.aggregates.parts import normalised
 from materializer.core.compiled.difference_lines import differences
@@ -28,8 +30,7 @@ _Columns: TypeAlias = Mapping[str, tuple[Any, ...]]
 """What the values of each column are."""
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingCheck:
+class WaitingCheck(Struct, frozen=True):
     """An expectation that does not hold for what is published.
 
     Args:
@@ -51,8 +52,7 @@ class WaitingCheck:
         return f"{self.expectation}{of}: {self.why}"
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingVersion:
+class WaitingVersion(Struct, frozen=True):
     """A next version that is not published yet.
 
     Args:
@@ -140,8 +140,7 @@ def guarded(state: AggregateState, then: AggregateSpec, schemas: Mapping[str, An
     return replace(now, suites=tuple(suites), properties=tuple(sorted(properties.items())))
 
 
-@dataclass(frozen=True, slots=True)
-class _Sides:
+class _Sides(Struct, frozen=True):
     """The output columns of what is published and of its next version, and whether both read one source."""
 
     now: _Columns

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from materializer.core.aggregates.decompose import decompose
 from materializer.core.aggregates.parts import column_of
@@ -38,8 +39,7 @@ _NUMBERS: Final = names_in("""
 """Aggregates that read nothing of a value but its number."""
 
 
-@dataclass(frozen=True, slots=True)
-class Widened:
+class Widened(Struct, frozen=True):
     """What an aggregate says of its source from here on.
 
     Args:

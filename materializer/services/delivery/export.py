@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISREG
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from materializer.core.printed import Printed
 from materializer.errors import UsageError
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     from materializer.lake.export import ExportFormat
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class ExportReport(Printed):
+class ExportReport(Printed, Struct, frozen=True):
     """What an export wrote.
 
     Args:

@@ -23,10 +23,10 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+from msgspec import Struct
 
 from materializer.core.compiled.bucket_sql import slices_sql
 from materializer.core.refresh.output_feed import META, NOTE, Reason, is_on, reasons_from_json
@@ -104,8 +104,7 @@ def follow_leased(lake: Lake, state: AggregateState) -> None:
         feed.catch_up(behind.n)
 
 
-@dataclass(frozen=True, slots=True)
-class _Behind:
+class _Behind(Struct, frozen=True):
     """The changes of the output that the feed lacks.
 
     Args:
@@ -183,8 +182,7 @@ def _note(commit: Commit) -> Mapping[str, Any]:
         return {}
 
 
-@dataclass(frozen=True, slots=True)
-class _Origin:
+class _Origin(Struct, frozen=True):
     """Where changed rows come from; each row of the feed says so.
 
     Args:
@@ -200,8 +198,7 @@ class _Origin:
     note: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class _Feed:
+class _Feed(Struct, frozen=True):
     """The feed of a leased aggregate.
 
     Args:

@@ -53,7 +53,8 @@ def name_of(state: AggregateState) -> str:
 
 def is_settled(state: AggregateState) -> bool:
     """Whether the output has the name that its definition asks for, as far as known."""
-    return same(state.table) == same(name_of(state)) and not state.table_problem
+    name = name_of(state)
+    return (state.table == name or same(state.table) == same(name)) and not state.table_problem
 
 
 def follow(lake: Lake, state: AggregateState, *, asks: bool = False) -> str:

@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from materializer.core.policy.table_properties import every_of
 from materializer.errors import MaterializerError
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
     from materializer.services.maintenance.maintain import MaintainReport
 
 
-@dataclass(frozen=True, slots=True)
-class Afterwards:
+class Afterwards(Struct, frozen=True):
     """What maintenance did after a refresh: its reports, and why it failed, if it did."""
 
     reports: tuple[MaintainReport, ...] = ()

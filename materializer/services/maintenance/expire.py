@@ -8,8 +8,10 @@ that the next refresh computes it from the rows that the source still has.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from typing import ClassVar, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from materializer.core.policy.retention import SOURCE
 from materializer.core.printed import Printed
@@ -42,8 +44,7 @@ from materializer.services.observe.source_deletes import OtherReader, delete_sta
 Report = TypeVar("Report")
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Expiry(Printed):
+class Expiry(Printed, Struct, frozen=True):
     """The result of freezing, or of a dry run of it.
 
     Args:
@@ -81,8 +82,7 @@ class Expiry(Printed):
     is_dry_run: bool = False
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Thaw(Printed):
+class Thaw(Printed, Struct, frozen=True):
     """The result of thawing, or of a dry run of it.
 
     Args:
@@ -112,8 +112,7 @@ class Thaw(Printed):
     is_dry_run: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Dirt:
+class _Dirt(Struct, frozen=True):
     """The dirty spans below a boundary: those that merge, those that cannot have rows, and those that need raw rows."""
 
     waiting: SpanSet = field(default_factory=SpanSet)
@@ -121,8 +120,7 @@ class _Dirt:
     needed: SpanSet = field(default_factory=SpanSet)
 
 
-@dataclass(slots=True)
-class Expirer:
+class Expirer(Struct):
     """Freezes and thaws the history of aggregates of one lake."""
 
     lake: Lake

@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Final, TypedDict
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from materializer.core.policy.compaction import Group, depth, groups, is_small, target_rows
 from materializer.core.policy.table_properties import retention_hours_of
@@ -36,6 +38,7 @@ from materializer.services.aggregate import Aggregate
 from materializer.services.delivery import output_feed
 from materializer.services.each import each
 from materializer.services.maintenance.orphans import ours
+from materializer.structs import as_dict
 
 if TYPE_CHECKING:
     from materializer.services.commit.lease import WriteLease
@@ -55,8 +58,7 @@ class _RetainedLog(TypedDict):
     since: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class TablePlan:
+class TablePlan(Struct, frozen=True):
     """What maintenance would do to one table.
 
     Args:
@@ -98,8 +100,7 @@ class TablePlan:
         return bool(self.groups) or self.leftovers > 0 or self.is_log_long or self.fold > 0
 
 
-@dataclass(frozen=True, slots=True)
-class TableDone:
+class TableDone(Struct, frozen=True):
     """What maintenance did to one table.
 
     Args:
@@ -127,8 +128,7 @@ class TableDone:
     checkpoint: bool = False
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class MaintainReport(Printed):
+class MaintainReport(Printed, Struct, frozen=True):
     """What maintenance planned and did.
 
     Args:
@@ -171,8 +171,7 @@ class MaintainReport(Printed):
 OnPlan = Callable[[MaintainReport], None]
 
 
-@dataclass(slots=True)
-class Maintainer:
+class Maintainer(Struct):
     """Maintains the aggregates and the journal of one lake.
 
     Args:
@@ -385,7 +384,7 @@ class Maintainer:
 
     def _record(self, lease: WriteLease, done: tuple[TableDone, ...], seconds: float) -> None:
         """Append what was done to the journal. The tables do not depend on this event."""
-        report = {"tables": [asdict(d) for d in done], "seconds": round(seconds, 3)}
+        report = {"tables": [as_dict(d) for d in done], "seconds": round(seconds, 3)}
         lease.append((lease.id, Maintained(report)))
 
     def _checkpoint(self, name: str) -> None:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from materializer.config import Config
 from materializer.core.refresh.plan import OPENED, Estimate, ExecutorKind
@@ -39,8 +40,7 @@ ENGINE_ROW: Final = 3e-6
 """Seconds that an engine takes for a raw row, beside reading it."""
 
 
-@dataclass(frozen=True, slots=True)
-class FeedLimit:
+class FeedLimit(Struct, frozen=True):
     """Says which change feeds are not worth reading.
 
     Args:

@@ -7,8 +7,10 @@ raw rows. The roll-up shows the rows of that source at a version in all buckets 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from materializer.core.compiled.definition import Definition
 from materializer.core.compiled.rolled_up import defined_over_raw_rows
@@ -27,8 +29,7 @@ if TYPE_CHECKING:
     from materializer.services.observe.observe import Observation
 
 
-@dataclass(frozen=True, slots=True)
-class RawRows:
+class RawRows(Struct, frozen=True):
     """The raw rows behind a roll-up.
 
     Args:

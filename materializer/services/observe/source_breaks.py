@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from materializer.core.spec.widening import is_same_type, is_wider
 from materializer.errors import SourceSchemaChangedError
@@ -13,8 +14,7 @@ from materializer.lake.table import DeltaFolder, TableHead
 from materializer.services.definitions.replaced import goes_on
 
 
-@dataclass(frozen=True, slots=True)
-class SourceBreak:
+class SourceBreak(Struct, frozen=True):
     """A source that is not the one that was captured.
 
     Args:
@@ -28,8 +28,7 @@ class SourceBreak:
     table_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Misfit:
+class Misfit(Struct, frozen=True):
     """A column that is read and that the source does not have as it was.
 
     Args:

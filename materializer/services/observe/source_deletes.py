@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from materializer.core.compiled.bucket_sql import instant_sql
 from materializer.core.compiled.definition import Definition
@@ -17,8 +18,7 @@ from materializer.journal.view import View
 from materializer.services.definitions import lineage
 
 
-@dataclass(frozen=True, slots=True)
-class OtherReader:
+class OtherReader(Struct, frozen=True):
     """Another aggregate that reads the same source and would lose history with its rows.
 
     Args:

@@ -9,8 +9,10 @@ has stored counts as always.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from materializer.core.policy.retention import OUTPUT
 from materializer.core.refresh.invalidation import Cause, Entry
@@ -28,8 +30,7 @@ if TYPE_CHECKING:
     from materializer.spark.run.spark import Spark
 
 
-@dataclass(frozen=True, slots=True)
-class Upstream:
+class Upstream(Struct, frozen=True):
     """A parent whose rows, as of now, are others than it stores.
 
     Args:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from materializer.core.compiled.rolled_up import finer
 from materializer.core.refresh.plan import Merge, Recompute, Rejected, Retract, RollUp, Settle, Step, strategy_of
@@ -33,8 +35,7 @@ FEW: Final = 64
 ROLL_UP: Final = "roll-up"
 
 
-@dataclass(frozen=True, slots=True)
-class _Finer:
+class _Finer(Struct, frozen=True):
     """An aggregate that has our partials at a finer grid.
 
     Args:

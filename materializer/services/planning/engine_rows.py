@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from materializer.budget import Budget
 from materializer.core.compiled.definition import Definition
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
     from materializer.spark.run.spark import Spark
 
 
-@dataclass(frozen=True, slots=True)
-class EngineRows:
+class EngineRows(Struct, frozen=True):
     """Reads what an engine's planner asks for.
 
     Args:

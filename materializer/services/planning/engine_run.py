@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from materializer.core.engines.cardinality import Life
 from materializer.core.engines.work import Key, Work
@@ -12,8 +13,7 @@ from materializer.core.refresh.plan import Recompute, Settle
 from materializer.core.time.spans import SpanSet
 
 
-@dataclass(frozen=True, slots=True)
-class EngineRun:
+class EngineRun(Struct, frozen=True):
     """What planning a run of an engine came to.
 
     Args:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from materializer.core.compiled.definition import Definition
 from materializer.core.engines.work import Work, continues
@@ -20,8 +22,7 @@ from materializer.services.aggregate import Aggregate
 from materializer.services.definitions import suites
 
 
-@dataclass(frozen=True, slots=True)
-class Needs:
+class Needs(Struct, frozen=True):
     """What computing a plan in this process needs, beside what its estimate says.
 
     Args:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import date
 from typing import Final
+
+from msgspec.structs import replace
 
 from materializer.core.compiled.definition import SLICE, Definition, key_column
 from materializer.core.engines.work import Key, KeySlices, Part, raw_spans

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from materializer.core.time.grid import Grid
 from materializer.core.time.instants import Instant, parse_window
@@ -13,8 +14,7 @@ from materializer.errors import UsageError
 from materializer.services.activity import ActivityKind
 
 
-@dataclass(frozen=True, slots=True)
-class RefreshOptions:
+class RefreshOptions(Struct, frozen=True):
     """What a caller asks of a refresh.
 
     Args:

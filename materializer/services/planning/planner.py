@@ -5,20 +5,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from materializer.core.quality.gates import has_gate
 from materializer.core.refresh.invalidation import MAX_KEYS, Cause, Entry, InvalidationLog
-from materializer.core.refresh.plan import (
-    MAX_SPANS,
-    ExecutorKind,
-    Lane,
-    Plan,
-    Recompute,
-    TableBase,
-)
+from materializer.core.refresh.plan import MAX_SPANS, ExecutorKind, Lane, Plan, Recompute, TableBase
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
 from materializer.errors import NotIncrementalError
 from materializer.journal.events import Captured, Event, Invalidated, Planned
@@ -31,6 +26,7 @@ from materializer.services.planning import runs
 from materializer.services.planning.runs import Request
 from materializer.services.protocol.decision import Decision, RunNote
 from materializer.services.protocol.process import OwnTableHead, Which
+from materializer.structs import as_dict
 
 if TYPE_CHECKING:
     from materializer.config import Config
@@ -51,8 +47,7 @@ CUTS: Final = 3
 """How often a run is made smaller for this process, before it is left to Spark."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Due:
+class _Due(Struct, frozen=True):
     """What a refresh has to do in its window; nothing of either where only a clock has moved.
 
     Args:
@@ -238,7 +233,7 @@ class RunPlanner:
                 changed_in,
             )
             of_slices, made = made, self._of_keys(made, state, heads, outlived)
-            taken, steps, work, memory = made.taken, made.steps, made.work, {"engine": asdict(made.work.at)}
+            taken, steps, work, memory = made.taken, made.steps, made.work, {"engine": as_dict(made.work.at)}
             if conflicts := made.conflicts - SpanSet.union(e.span for e in state.uncomputable):
                 entries = tuple(Entry(span, None, Cause.CONFLICT) for span in conflicts)
                 events.append(Invalidated(entries, "rows above the frozen bound belong to results that begin below it"))

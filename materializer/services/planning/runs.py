@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from materializer.config import Config
 from materializer.core.refresh.invalidation import Cause, Entry, InvalidationLog
@@ -23,8 +25,7 @@ LEAST_ROWS: Final = 500
 """Rows of a run that is not made smaller when it does not fit into memory."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """What is left to do of a refresh.
 
     Args:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from materializer.core.refresh.plan import Plan
 from materializer.core.time.spans import Span, SpanSet
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
     from materializer.core.engines.work import Work
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """One run of a request.
 
     Args:
@@ -29,8 +29,7 @@ class Run:
     runs: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class RunNote:
+class RunNote(Struct, frozen=True):
     """What planning tells the caller: the run, what remains, and why there is nothing to do.
 
     Args:
@@ -50,8 +49,7 @@ class RunNote:
     state: AggregateState
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """What planning came to.
 
     Args:

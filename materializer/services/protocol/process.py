@@ -7,9 +7,10 @@ those of a switch in :mod:`materializer.services.protocol.switch_steps`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from msgspec import Struct
 
 from materializer.core.refresh.invalidation import Entry
 from materializer.core.refresh.plan import Plan, RunReport
@@ -64,8 +65,7 @@ class At(StrEnum):
     SWITCH_UNDONE = "switch_undone"
 
 
-@dataclass(frozen=True, slots=True)
-class OwnTableHead:
+class OwnTableHead(Struct, frozen=True):
     """What a table of ours says of itself.
 
     Args:
@@ -81,8 +81,7 @@ class OwnTableHead:
     plan: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Audit:
+class Audit(Struct, frozen=True):
     """What a gate decided of a computed plan.
 
     Args:
@@ -152,8 +151,7 @@ class Ports(Protocol):
         """Whether the holder of *lease* can no longer write."""
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
+class Process(Struct, frozen=True):
     """One process inside a refresh, between two steps.
 
     Args:

@@ -30,8 +30,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import TypeAlias
+
+from msgspec.structs import replace
 
 from materializer.core.refresh.plan import Plan, TableBase
 from materializer.errors import (

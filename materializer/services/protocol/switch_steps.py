@@ -22,8 +22,9 @@ live process holds its lease, and is *closed*, so that nothing can change it unt
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Protocol, TypeAlias
+
+from msgspec.structs import replace
 
 from materializer.core.refresh.invalidation import Cause, Entry
 from materializer.core.refresh.plan import Lane, Plan, TableBase

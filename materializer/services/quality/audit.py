@@ -6,9 +6,10 @@ The library is an adapter that this package does not know; it is looked up by na
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from msgspec import Struct
 
 from materializer.core.quality.checks import Check
 from materializer.core.quality.compiled import CompiledSuite
@@ -44,8 +45,7 @@ class Auditable(Protocol):
         """Return the rows and buckets on which checks failed."""
 
 
-@dataclass(frozen=True, slots=True)
-class AuditResult:
+class AuditResult(Struct, frozen=True):
     """What an audit found.
 
     Args:

@@ -15,8 +15,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from msgspec import Struct
 
 from materializer.core.engines.work import Work
 from materializer.core.quality.canaries import COUNT
@@ -50,8 +51,7 @@ MOST_EVIDENCE: Final = 100
 """Differing rows of one sample that are stored."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sampled:
+class Sampled(Struct, frozen=True):
     """What the canaries of a refresh found.
 
     Args:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
+
+from msgspec import Struct, field
 
 from materializer.core.printed import Printed, PrintedTable, facts, span_text
 from materializer.core.quality.builtin import built_in
@@ -42,8 +43,7 @@ if TYPE_CHECKING:
     from materializer.spark.run.spark import Spark
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class CheckReport(Printed):
+class CheckReport(Printed, Struct, frozen=True):
     """What checking one aggregate found.
 
     Args:
@@ -94,8 +94,7 @@ class CheckReport(Printed):
         ]
 
 
-@dataclass(slots=True)
-class Checker:
+class Checker(Struct):
     """Checks aggregates of one lake.
 
     Args:
@@ -198,8 +197,7 @@ class Checker:
         self.on_checkpoint("checked")
 
 
-@dataclass(slots=True)
-class _Published:
+class _Published(Struct):
     """The rows to check, read at most once in this process and at most once by Spark; a block around it ends what Spark holds.
 
     Args:
@@ -217,7 +215,7 @@ class _Published:
     version: int
     columns: Mapping[str, str]
     spans: SpanSet | None
-    _frame: DataFrame | None = field(default=None, init=False)
+    _frame: DataFrame | None = None
 
     @classmethod
     def of(

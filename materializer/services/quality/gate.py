@@ -11,12 +11,13 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from materializer.core.compiled.bucket_sql import bucket_start_sql
 from materializer.core.compiled.definition import SLICE, Definition
@@ -66,8 +67,7 @@ FAILING_COLUMNS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Gate:
+class Gate(Struct, frozen=True):
     """Audits the runs of one aggregate.
 
     Args:

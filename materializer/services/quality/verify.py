@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from materializer.core.printed import Printed, PrintedTable, facts, spans_text
 from materializer.core.spec.spec import TimeType
@@ -34,8 +35,7 @@ PLAIN_ROW: Final = 1e-6
 """Seconds that a row takes Spark, read and aggregated twice, about."""
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """One published row that is not what plain Spark says.
 
     Args:
@@ -49,8 +49,7 @@ class Difference:
     columns: dict[str, tuple[str, str]]
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class VerifyReport(Printed):
+class VerifyReport(Printed, Struct, frozen=True):
     """What verifying one aggregate found.
 
     Args:
@@ -118,8 +117,7 @@ class VerifyReport(Printed):
         return rows
 
 
-@dataclass(slots=True)
-class Verifier:
+class Verifier(Struct):
     """Verifies aggregates of one lake."""
 
     root: str

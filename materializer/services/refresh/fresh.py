@@ -9,9 +9,11 @@ a fresh read of its parent, see :mod:`materializer.services.observe.upstream`. N
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from materializer.core.printed import Printed
 from materializer.core.refresh.invalidation import Cause
@@ -36,6 +38,7 @@ from materializer.services.planning.runs import Request
 from materializer.services.protocol.process import ATTEMPTS, OwnTableHead, Which
 from materializer.services.protocol.refresh_steps import check_history
 from materializer.services.refresh.fresh_rows import FreshRows, RowsHere
+from materializer.structs import LateStruct
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,8 +48,7 @@ if TYPE_CHECKING:
     from materializer.spark.run.fresh import OnTheFly
 
 
-@dataclass(frozen=True, slots=True)
-class FetchedRows:
+class FetchedRows(LateStruct, frozen=True):
     """Rows of a fresh read, and the cost of fetching them.
 
     Args:
@@ -58,8 +60,7 @@ class FetchedRows:
     cost: ReadCost
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class FreshRead(Printed):
+class FreshRead(Printed, Struct, frozen=True):
     """Rows as of a source version, computed when they are fetched.
 
     The versions of all tables are fixed, so each evaluation gives the same rows.
@@ -74,12 +75,14 @@ class FreshRead(Printed):
         time_type: Type of its time column, for showing instants.
     """
 
+    _UNPRINTED: ClassVar = frozenset({"rows"})
+
     source_version: int
     computed: SpanSet
     strategy: str
     estimate: Estimate
     seconds: float
-    rows: FreshRows = field(repr=False)
+    rows: FreshRows
     time_type: Shown = TimeType.TIMESTAMP
 
     @property
@@ -110,8 +113,7 @@ class FreshRead(Printed):
         return FetchedRows(*self.rows.fetch(limit))
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class FreshView(Printed):
+class FreshView(Printed, Struct, frozen=True):
     """A view over the rows of a fresh read; its text form is its name.
 
     The versions of all tables are fixed. Each query computes the dirty buckets again.
@@ -138,8 +140,7 @@ class FreshView(Printed):
         return self.name
 
 
-@dataclass(slots=True)
-class FreshReader:
+class FreshReader(Struct):
     """Reads aggregates of one lake as of now; writes nothing."""
 
     lake: Lake

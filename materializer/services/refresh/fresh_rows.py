@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from materializer.core.refresh.plan import Plan, ReadCost
 from materializer.core.time.spans import EVERYTHING, Span, SpanSet
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
     from materializer.spark.run.fresh import OnTheFly
 
 
-@dataclass(frozen=True, slots=True)
-class RowsHere:
+class RowsHere(Struct, frozen=True):
     """Rows that this process computes and reads.
 
     Args:

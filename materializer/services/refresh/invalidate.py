@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 from materializer.core.policy.retention import OUTPUT
 from materializer.core.refresh.invalidation import Cause, Entry
@@ -13,8 +14,7 @@ from materializer.services.commit.lake import Lake
 from materializer.services.observe import frozen_bound
 
 
-@dataclass(slots=True)
-class Invalidator:
+class Invalidator(Struct):
     """Writes invalidations under the lease."""
 
     lake: Lake

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from functools import reduce
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from materializer.core.compiled.definition import Definition
 from materializer.core.printed import Printed, PrintedTable, facts, spans_text
@@ -26,8 +28,7 @@ from materializer.services.planning.runs import Request
 from materializer.services.protocol.process import Which
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Preview(Printed):
+class Preview(Printed, Struct, frozen=True):
     """The plan of a refresh that was not carried out.
 
     Args:
@@ -119,8 +120,7 @@ class Preview(Printed):
         return [found, facts("", dirty)] if dirty else [found]
 
 
-@dataclass(frozen=True, slots=True)
-class Coming:
+class Coming(Struct, frozen=True):
     """The buckets of a parent that are refreshed first.
 
     Args:
@@ -142,8 +142,7 @@ def _spans(spans: SpanSet, time_type: Shown) -> str:
     return spans_text(spans, time_type, few=2, between=", ")
 
 
-@dataclass(slots=True)
-class Previewer:
+class Previewer(Struct):
     """Makes previews."""
 
     lake: Lake

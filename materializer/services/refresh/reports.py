@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import field
 
 from materializer.core.printed import Printed, PrintedTable, facts, span_text, spans_text
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.instants import Shown
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
+from materializer.structs import LateStruct
 
 if TYPE_CHECKING:
     from materializer.core.refresh.plan import Plan, RunReport
@@ -21,8 +23,7 @@ if TYPE_CHECKING:
 _HEADER: Final = ("refresh", "strategy", "executor", "rows read", "rows written", "buckets", "took", "predicted")
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class RunDone(Printed):
+class RunDone(Printed, LateStruct, frozen=True):
     """One run of a request.
 
     Args:
@@ -46,8 +47,7 @@ class RunDone(Printed):
         return [PrintedTable("", _HEADER, [_row(self)]), facts("", pairs)]
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class RefreshReport(Printed):
+class RefreshReport(Printed, LateStruct, frozen=True):
     """What a refresh or backfill did.
 
     Args:

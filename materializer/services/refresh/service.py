@@ -12,8 +12,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from materializer.core.refresh.output_feed import is_on
 from materializer.errors import (
@@ -55,8 +57,7 @@ if TYPE_CHECKING:
 Checkpoint = Callable[[str], None]
 
 
-@dataclass(slots=True)
-class Refresher:
+class Refresher(Struct):
     """Refreshes aggregates of one lake."""
 
     lake: Lake

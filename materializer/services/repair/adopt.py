@@ -10,9 +10,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import NAMESPACE_OID, uuid4, uuid5
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.instants import render
@@ -40,8 +42,7 @@ from materializer.services.repair.set_aside import put_aside
 LOST: Final = "journal.lost"
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
+class Left(Struct, frozen=True):
     """The tables of an aggregate in its folder.
 
     Args:

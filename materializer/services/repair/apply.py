@@ -14,9 +14,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 from uuid import NAMESPACE_OID, uuid5
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from materializer.core.codec import as_json
 from materializer.core.printed import Printed, PrintedTable, facts
@@ -54,14 +56,14 @@ from materializer.services.repair.diagnose import Diagnosis, TableCondition, dia
 from materializer.services.repair.lost import lost_in
 from materializer.services.repair.plan import Mending, Table, repair_plan
 from materializer.services.repair.set_aside import cleared
+from materializer.structs import as_dict
 
 REBUILDING: Final = "output.rebuilding"
 """Folder of a new output until it is renamed to its place."""
 REASON: Final = "repaired"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class RepairReport(Printed):
+class RepairReport(Printed, Struct, frozen=True):
     """The result of a repair, or of a dry run of it.
 
     Args:
@@ -92,8 +94,7 @@ class RepairReport(Printed):
         return [facts(f"{self.name}: {self.outcome}", pairs)]
 
 
-@dataclass(slots=True)
-class Repairer:
+class Repairer(Struct):
     """Repairs aggregates of one lake."""
 
     lake: Lake
@@ -238,8 +239,7 @@ class Repairer:
         return "" if boundary == NEG_INF else render(boundary, aggregate.definition.grid.shown)
 
 
-@dataclass(slots=True)
-class _Work:
+class _Work(Struct):
     """One repair, carried out under the lease."""
 
     lake: Lake
@@ -347,7 +347,7 @@ class _Work:
             is_everything_dirty=True,
             threshold=None if threshold == NEG_INF else threshold,
             cursor=self._cursor(),
-            source=None if source is None else asdict(source),
+            source=None if source is None else as_dict(source),
         )
 
     def _cursor(self) -> int | None:

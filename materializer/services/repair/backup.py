@@ -13,9 +13,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from materializer.core.printed import Printed, PrintedTable, facts
 from materializer.core.time.instants import render
@@ -50,8 +52,7 @@ _COPY: Final = "copy"
 """Folder of the restored journal until it is complete."""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class BackupReport(Printed):
+class BackupReport(Printed, Struct, frozen=True):
     """The result of a backup.
 
     Args:
@@ -65,8 +66,7 @@ class BackupReport(Printed):
     seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class TableComparison:
+class TableComparison(Struct, frozen=True):
     """One aggregate, compared between the backup and the journal that it replaces.
 
     Args:
@@ -83,8 +83,7 @@ class TableComparison:
     change: str
 
 
-@dataclass(frozen=True, slots=True)
-class Outlived:
+class Outlived(Struct, frozen=True):
     """Rows of an aggregate that outlived their raw rows, and that the restored journal would let a refresh remove.
 
     Args:
@@ -100,8 +99,7 @@ class Outlived:
     groups: int
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class RestoreReport(Printed):
+class RestoreReport(Printed, Struct, frozen=True):
     """The result of a restore, or of a dry run of it.
 
     Args:
@@ -143,8 +141,7 @@ class RestoreReport(Printed):
         return [PrintedTable(f"{self.folder}: {self.outcome}", header, rows), facts("", pairs)]
 
 
-@dataclass(slots=True)
-class Backups:
+class Backups(Struct):
     """Makes and restores backups of the journal of one lake."""
 
     lake: Lake

@@ -7,9 +7,11 @@ be proved for the partials, their rows are not used, and everything is dirty.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from materializer.core.refresh.plan import Plan, TableBase
 from materializer.errors import NotADeltaTableError, SourceDamagedError, TableNotFoundError
@@ -44,8 +46,7 @@ READABLE: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class DiagnosedTable:
+class DiagnosedTable(Struct, frozen=True):
     """The diagnosis of one table.
 
     Args:
@@ -67,8 +68,7 @@ class DiagnosedTable:
     version: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
+class Diagnosis(Struct, frozen=True):
     """The diagnosis of one aggregate.
 
     Args:

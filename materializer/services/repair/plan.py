@@ -10,8 +10,9 @@ dirty      nothing, when partials and journal agree and the output alone was los
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from materializer.journal.state import AggregateState
 from materializer.services.repair.diagnose import READABLE, Diagnosis, TableCondition
@@ -36,8 +37,7 @@ class Old(StrEnum):
     ASIDE = "aside"
 
 
-@dataclass(frozen=True, slots=True)
-class Mending:
+class Mending(Struct, frozen=True):
     """What a repair does to one aggregate.
 
     Args:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from materializer.core.time.spans import NEG_INF
 from materializer.errors import MaterializerError, TableNotFoundError
@@ -19,8 +20,7 @@ from materializer.services.observe.observe import applied, missing_source
 FRESH = "fresh"
 
 
-@dataclass(frozen=True, slots=True)
-class Ancestor:
+class Ancestor(Struct, frozen=True):
     """An aggregate that another one reads, itself or through others, and that is not fresh.
 
     Args:
@@ -32,8 +32,7 @@ class Ancestor:
     state: str
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """An aggregate beside the newest version of its source.
 
     Args:
@@ -62,8 +61,7 @@ class Seen:
         return "empty" if self.state.threshold == NEG_INF else FRESH
 
 
-@dataclass(slots=True)
-class Chains:
+class Chains(Struct):
     """Looks at the aggregates of one lake and their sources, at each once.
 
     Args:
@@ -77,7 +75,7 @@ class Chains:
     _changes: dict[tuple[str, int, int], bool] = field(default_factory=dict)
     _heads: dict[str, TableHead] = field(default_factory=dict)
     _problems: dict[str, str] = field(default_factory=dict)
-    _named: dict[str, AggregateState] = field(init=False)
+    _named: dict[str, AggregateState] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._named = {state.name: state for state in self.states.values()}

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from materializer.core.compiled.difference_lines import differences
 from materializer.core.compiled.sample import text_of, typed_where
@@ -30,6 +32,7 @@ from materializer.services.commit.commit_info import place_of, times_of
 from materializer.services.definitions import rolled_up
 from materializer.services.definitions.lineage import chain_of
 from materializer.services.observe.dirty import reflected
+from materializer.structs import LateStruct
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,8 +43,7 @@ _INTEGERS: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
 _FRACTIONS: Final = frozenset({"float", "double"})
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class DiffSide(Printed):
+class DiffSide(Printed, Struct, frozen=True):
     """One of the two lakes.
 
     Args:
@@ -64,8 +66,7 @@ class DiffSide(Printed):
     rows: int
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class DiffReport(Printed):
+class DiffReport(Printed, LateStruct, frozen=True):
     """The outputs of an aggregate in two lakes, compared.
 
     Args:
@@ -145,8 +146,7 @@ class DiffReport(Printed):
             yield place, name, str(here.get(name, "–")), str(there.get(name, "–"))
 
 
-@dataclass(frozen=True, slots=True)
-class _Side:
+class _Side(Struct, frozen=True):
     root: str
     journal: Journal
     state: AggregateState

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from materializer.config import Config
 from materializer.core.policy.policies import length_of, policies_of
@@ -42,8 +44,7 @@ from materializer.services.report.status import advice_of
 from materializer.services.report.tables import DoctorFinding
 
 
-@dataclass(slots=True)
-class Doctor:
+class Doctor(Struct):
     """Examines one lake; writes nothing and starts no JVM.
 
     Args:

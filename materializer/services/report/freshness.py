@@ -8,8 +8,9 @@ either. History that was never materialised does not count.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain as chain_of
+
+from msgspec import Struct
 
 from materializer.core.policy.policies import back, has_clock, micros_of
 from materializer.core.refresh.invalidation import Cause
@@ -24,8 +25,7 @@ from materializer.services.aggregate import timed
 from materializer.services.report.chain import Seen
 
 
-@dataclass(frozen=True, slots=True)
-class Freshness:
+class Freshness(Struct, frozen=True):
     """The staleness of an aggregate, compared with its promise.
 
     Args:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
+
+from msgspec import Struct
 
 from materializer.core.spec.table_names import quoted
 from materializer.lake import places
@@ -14,8 +15,7 @@ from materializer.services.aggregate import Aggregate
 ROWS: Final = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Snippet:
+class Snippet(Struct, frozen=True):
     """How one program reads the table.
 
     Args:

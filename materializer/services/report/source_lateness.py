@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from materializer.core.printed import Printed, PrintedTable, facts
 from materializer.core.refresh.lateness import ENOUGH, Lateness
 from materializer.journal.state import AggregateState
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class SourceLateness(Printed):
+class SourceLateness(Printed, Struct, frozen=True):
     """Lateness of the rows of a source, by one time column.
 
     Args:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from materializer.core.policy.policies import has_clock, promise_of
 from materializer.core.policy.retention import clock_edge, latest_instant
@@ -51,8 +53,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True, slots=True)
-class PastClock:
+class PastClock(Struct, frozen=True):
     """Rows of the source in buckets after the current one, from file statistics; retention does not count from them.
 
     Args:
@@ -66,8 +67,7 @@ class PastClock:
     files: int
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Status(Printed):
+class Status(Printed, Struct, frozen=True):
     """One aggregate at a glance.
 
     Args:
@@ -210,8 +210,7 @@ class Statuses(list[Status], Printed):
         return [PrintedTable(f"{len(self)} aggregate{'s'[: len(self) != 1]}", header, rows)]
 
 
-@dataclass(slots=True)
-class Looker:
+class Looker(Struct):
     """Reports on the aggregates of one lake; writes nothing."""
 
     root: str

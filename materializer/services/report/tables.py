@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 from urllib.parse import unquote
+
+from msgspec import Struct
 
 from materializer.core.engines.registry import read_params
 from materializer.core.policy.policies import policies_of
@@ -46,8 +47,7 @@ _LOG: Final = "delta.logRetentionDuration"
 _PARENTS: Final = "maintain.retention"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class DoctorFinding(Printed):
+class DoctorFinding(Printed, Struct, frozen=True):
     """The result of one examination.
 
     Args:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from threading import Event
 from typing import Final
+
+from msgspec import Struct, field
 
 from materializer.core.policy.policies import policies_of, refresh_window
 from materializer.core.printed import Printed, PrintedTable, facts, tables_of
@@ -34,8 +35,7 @@ DIRT_PATIENCE: Final = 30.0
 """Seconds until dirt is looked at again that a run has left."""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Followed(Printed):
+class Followed(Printed, Struct, frozen=True):
     """A policy that ran.
 
     Args:
@@ -52,8 +52,7 @@ class Followed(Printed):
         return [facts(f"{self.aggregate}: refreshed {self.lag:.2f} s after its work was found"), *tables_of(self.done)]
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Failed(Printed):
+class Failed(Printed, Struct, frozen=True):
     """A policy that failed.
 
     Args:
@@ -71,8 +70,7 @@ class Failed(Printed):
         return [facts(f"{self.aggregate or 'the journal'}: failed, tried again in {self.again:.0f} s", pairs)]
 
 
-@dataclass(slots=True)
-class Follower:
+class Follower(Struct):
     """Follows the sources of the policies of one lake.
 
     Args:

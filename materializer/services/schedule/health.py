@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 AT_REST: Final = 60.0
 """Seconds, beside those between two looks, in which a look has to begin."""
@@ -15,8 +16,7 @@ OFTEN: Final = 3
 """So many failures in a row are more than a disturbance."""
 
 
-@dataclass(slots=True)
-class Health:
+class Health(Struct):
     """How a process that stays is doing.
 
     Args:

@@ -7,8 +7,10 @@ moves the schedule, so listing due policies writes nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from materializer.core.policy.policies import (
     DEFAULT,
@@ -59,8 +61,7 @@ if TYPE_CHECKING:
     from materializer.services.definitions.changes import DefinitionChange
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class PolicyState(Printed):
+class PolicyState(Printed, Struct, frozen=True):
     """The state of a policy at some time.
 
     Args:
@@ -108,8 +109,7 @@ def listed(states: Iterable[PolicyState]) -> PrintedList[PolicyState]:
     return PrintedList(found, lambda: PrintedTable("", _HEADER, [_cells(state) for state in found]))
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class PolicyReport(Printed):
+class PolicyReport(Printed, Struct, frozen=True):
     """What a run of a policy did.
 
     Args:
@@ -172,8 +172,7 @@ def now_to_look(given: str | int | None, state: AggregateState, grid: Grid, cloc
         return max((now for now, _ in state.policy_runs.values()), default=None)
 
 
-@dataclass(slots=True)
-class Policies:
+class Policies(Struct):
     """Adds, removes and runs refresh policies in one lake.
 
     Args:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal
+
+from msgspec import Struct
 
 TOLERANCE: Final = 1e-9
 """Largest difference of doubles, as a share of the larger one or of 1."""
 
 
-@dataclass(frozen=True, slots=True)
-class RowDifference:
+class RowDifference(Struct, frozen=True):
     """A row of one side only.
 
     Args:

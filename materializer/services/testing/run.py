@@ -11,8 +11,10 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from materializer.config import Config
 from materializer.core.compiled.resolve import resolve
@@ -68,8 +70,7 @@ class ScratchLake(Protocol):
         """Return columns and rows."""
 
 
-@dataclass(frozen=True, slots=True)
-class TestOutcome:
+class TestOutcome(Struct, frozen=True):
     """The result of one test.
 
     Args:
@@ -106,8 +107,7 @@ class TestOutcome:
         return self.error is None and not self.differences
 
 
-@dataclass(frozen=True, slots=True)
-class _Prepared:
+class _Prepared(Struct, frozen=True):
     """A test with its definition and its rows in the types of the source."""
 
     test: UnitTest
@@ -116,8 +116,7 @@ class _Prepared:
     rows: tuple[Mapping[str, Any], ...]
 
 
-@dataclass(slots=True)
-class DefinitionTester:
+class DefinitionTester(Struct):
     """Runs tests of definitions of one lake.
 
     Args:

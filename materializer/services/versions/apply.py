@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from materializer.core.spec.spec import AggregateSpec
 from materializer.errors import CatalogRefusedError, DefinitionError, MaterializerError, Problem
@@ -17,8 +18,7 @@ from materializer.services.delivery import registration
 from materializer.services.versions.versions import Versions
 
 
-@dataclass(frozen=True, slots=True)
-class Applier:
+class Applier(Struct, frozen=True):
     """Applies definitions to one lake."""
 
     texts: Texts

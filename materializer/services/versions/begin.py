@@ -5,9 +5,10 @@ Tables are created first, and the event is appended last; the caller holds the a
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 from uuid import uuid4
+
+from msgspec.structs import replace
 
 from materializer.core.refresh.invalidation import InvalidationLog
 from materializer.core.refresh.plan import Lane, Plan, Recompute, TableBase

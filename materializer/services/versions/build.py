@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from materializer.core.printed import Printed, PrintedTable, facts, spans_text, tables_of
 from materializer.core.refresh.plan import Plan
@@ -24,8 +26,7 @@ PASSES = 3
 """How often a build continues because the published version was refreshed meanwhile."""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class BuildReport(Printed):
+class BuildReport(Printed, Struct, frozen=True):
     """What a build did.
 
     Args:
@@ -62,8 +63,7 @@ class BuildReport(Printed):
         return tuple(run for refresh in self.refreshes for run in refresh.runs)
 
 
-@dataclass(slots=True)
-class Builder:
+class Builder(Struct):
     """Builds next versions of the aggregates of one lake."""
 
     versions: Versions

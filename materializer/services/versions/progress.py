@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from materializer.core.compiled.difference_lines import differences
 from materializer.core.spec.spec import AggregateSpec
@@ -16,8 +18,7 @@ from materializer.services.aggregate import Aggregate
 from materializer.services.definitions.coverage import lack_of, required_start
 
 
-@dataclass(frozen=True, slots=True)
-class NextVersion:
+class NextVersion(Struct, frozen=True):
     """The progress of a build.
 
     Args:
@@ -47,8 +48,7 @@ class NextVersion:
     differences: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PreviousVersion:
+class PreviousVersion(Struct, frozen=True):
     """A previous version.
 
     Args:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from materializer.core.printed import Printed, PrintedTable, facts
 from materializer.core.refresh.plan import Estimate, ExecutorKind
@@ -26,8 +28,7 @@ RECOMPUTE = "recompute"
 COPY = "stored partials"
 
 
-@dataclass(frozen=True, slots=True)
-class ChangePrice:
+class ChangePrice(Struct, frozen=True):
     """What computing one definition takes, as predicted from file statistics and the rates of the lake.
 
     Args:
@@ -51,8 +52,7 @@ class ChangePrice:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class ChangedReader:
+class ChangedReader(Struct, frozen=True):
     """An aggregate that reads a changed one.
 
     Args:
@@ -66,8 +66,7 @@ class ChangedReader:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedChange:
+class PlannedChange(Struct, frozen=True):
     """What applying one definition would do.
 
     Args:
@@ -85,8 +84,7 @@ class PlannedChange:
     readers: tuple[ChangedReader, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class DefinitionsPlan(Printed):
+class DefinitionsPlan(Printed, Struct, frozen=True):
     """What applying definitions would do; nothing was written.
 
     Args:
@@ -123,8 +121,7 @@ class DefinitionsPlan(Printed):
         return [PrintedTable("", header, rows), *([facts("", problems)] if problems else [])]
 
 
-@dataclass(frozen=True, slots=True)
-class Proposer:
+class Proposer(Struct, frozen=True):
     """Says what applying definitions would do.
 
     Args:

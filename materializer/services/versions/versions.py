@@ -17,8 +17,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from materializer.core.compiled.difference_lines import differences
 from materializer.core.compiled.fingerprint import data_fingerprint
@@ -63,8 +65,7 @@ _BUILDS: Final = ("started", "replaced", "switched")
 """Values of ``DefinitionChange.next`` for which ``apply`` begins a build."""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class SwitchReport(Printed):
+class SwitchReport(Printed, Struct, frozen=True):
     """The result of publishing the next version.
 
     Args:
@@ -95,8 +96,7 @@ class SwitchReport(Printed):
         return [facts(f"{self.name}: published by switch {self.refresh}", pairs)]
 
 
-@dataclass(slots=True)
-class Versions:
+class Versions(Struct):
     """Changes versions of the aggregates of one lake."""
 
     lake: Lake

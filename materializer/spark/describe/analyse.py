@@ -7,9 +7,10 @@ have UTC and ANSI on, because types and implicit casts depend on these settings.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
+from msgspec import Struct
+from msgspec.structs import replace
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as st
@@ -50,8 +51,7 @@ _CODES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Analysed:
+class Analysed(Struct, frozen=True):
     """A definition with everything that only Spark can determine.
 
     Args:
@@ -265,8 +265,7 @@ class _Questions:
         self.problems.append(_problem(place, error, self.source.columns))
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(Struct, frozen=True):
     """A part of a definition: in words, and the name that it has there, if any."""
 
     words: str

@@ -6,9 +6,9 @@ block begin fewer windows than one row may make, so a gap that exceeds this limi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
+from msgspec import Struct
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
@@ -26,8 +26,7 @@ LONGEST: Final = 1 << 61
 """Maximum length of a block of time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Census:
+class Census(Struct, frozen=True):
     """How many windows rows make.
 
     Args:

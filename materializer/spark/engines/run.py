@@ -7,9 +7,9 @@ A result row is stored whole: ``slice``, keys, ``w_start``, ``w_end``, ``label``
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
+from msgspec.structs import replace
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as sf
 from pyspark.sql import types as st

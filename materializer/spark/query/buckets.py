@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
@@ -63,8 +63,7 @@ def only(
     return SpanParts.of(spark, budget, grid, spans.spans).joined(frame, start, "left_semi")
 
 
-@dataclass(frozen=True, slots=True)
-class SpanParts:
+class SpanParts(Struct, frozen=True):
     """Disjoint spans of whole buckets, as a relation.
 
     Args:

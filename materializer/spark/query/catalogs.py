@@ -7,10 +7,10 @@ Unity Catalog, and over Spark Connect those of the server.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -48,8 +48,7 @@ UNKNOWN: Final = {
 _HINT: Final = "name it as the session's catalog does, or give its path"
 
 
-@dataclass(frozen=True, slots=True)
-class CatalogTable:
+class CatalogTable(Struct, frozen=True):
     """A table, as its catalog describes it.
 
     Args:

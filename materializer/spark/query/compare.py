@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from uuid import uuid4
 
+from msgspec import Struct, field
+from msgspec.structs import replace
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as sf
@@ -70,8 +71,7 @@ _QUOTIENTS: Final = frozenset(
 _NUMERIC: Final = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Struct, frozen=True):
     """The result of a comparison.
 
     Args:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 from uuid import uuid4
 
 import pyarrow as pa
+from msgspec import Struct, field
 from pyspark.sql import Column, DataFrame, DataFrameReader, Observation, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.group import GroupedData
@@ -30,6 +30,7 @@ from materializer.spark.query.catalogs import refuse_moved
 from materializer.spark.runtime.connect import is_connect
 from materializer.spark.runtime.failures import is_too_large
 from materializer.spark.runtime.jvm import death_behind
+from materializer.structs import ComparedInPart
 
 FINAL: Final = "f_"
 AT: Final = "materializer at"
@@ -44,8 +45,7 @@ SKIPPED_BY: Final = frozenset({"string", "boolean", "tinyint", "smallint", "int"
 """Types of key columns that are compared with literals, so that Delta skips files."""
 
 
-@dataclass(frozen=True, slots=True)
-class ComputedSource(SourceIdentity):
+class ComputedSource(ComparedInPart, SourceIdentity, frozen=True):
     """A table whose rows are computed, because the stored rows are incomplete at its version.
 
     Args:
@@ -53,8 +53,10 @@ class ComputedSource(SourceIdentity):
         counts: The observations of all frames that were built.
     """
 
+    _UNCOMPARED: ClassVar = frozenset({"counts"})
+
     build: Callable[[], tuple[DataFrame, list[Observation]]] | None = None
-    counts: list[Observation] = field(default_factory=list, compare=False)
+    counts: list[Observation] = field(default_factory=list)
 
     def frame(self) -> DataFrame:
         """Return all rows."""
@@ -367,8 +369,7 @@ def observed(frame: DataFrame, name: str) -> tuple[DataFrame, Observation]:
     return frame.observe(observation, sf.count(sf.lit(1)).alias("rows")), observation
 
 
-@dataclass(frozen=True, slots=True)
-class LaterCount:
+class LaterCount(Struct, frozen=True):
     """A count of rows by a query of its own, with the interface of an observation.
 
     Args:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import reduce
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+from msgspec import Struct, field
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
@@ -42,8 +42,7 @@ def columns_of(frame: DataFrame) -> Mapping[str, str]:
     return MappingProxyType({f.name: f.dataType.simpleString() for f in frame.schema})
 
 
-@dataclass(frozen=True, slots=True)
-class RowsToCheck:
+class RowsToCheck(Struct, frozen=True):
     """The rows that checks are about.
 
     Args:

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
 from threading import RLock
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
+
 from materializer.config import Config
-from materializer.core.aggregates.python import PythonAggregate
 from materializer.core.refresh.price import STARTING
 from materializer.spark.runtime.jvm import watched
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from materializer.core.aggregates.python import PythonAggregate
     from materializer.spark.run.spark import Spark
     from materializer.spark.runtime.jvm import Death
 
 
 @watched
-@dataclass(slots=True)
-class Executor:
+class Executor(Struct):
     """Starts Spark.
 
     Args:

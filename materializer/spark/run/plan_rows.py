@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import Final
 
+from msgspec import Struct
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as sf
 
@@ -199,8 +199,7 @@ def _rolled_up(
     return c.build(over, observed, inside), seen
 
 
-@dataclass(frozen=True, slots=True)
-class _Groups:
+class _Groups(Struct, frozen=True):
     """The groups that are computed of buckets of which not all are.
 
     Args:

@@ -123,4 +123,4 @@ def _frame(spark: SparkSession, definition: Definition, computed: Computed, coun
 
 
 def _told(found: Row) -> Fewer | None:
-    return Fewer(**{name: int(found[name]) for name in Fewer.__slots__}) if found["buckets"] else None
+    return Fewer(**{name: int(found[name]) for name in Fewer.__struct_fields__}) if found["buckets"] else None

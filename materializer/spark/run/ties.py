@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
 from pyspark.sql import DataFrame, SparkSession
 
 from materializer.budget import Budget
@@ -27,8 +27,7 @@ MANY: Final = 0.05
 """Share of groups with ties from which on the second step takes longer than the first one saves."""
 
 
-@dataclass(slots=True)
-class Ties:
+class Ties(Struct):
     """Computes plans in two steps.
 
     Args:

@@ -7,8 +7,9 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from materializer.errors import (
     NOTHING,
@@ -70,8 +71,7 @@ _FULL: Final = ("No space left on device", "Disk quota exceeded")
 _MISSING: Final = ("java.io.FileNotFoundException", "java.nio.file.NoSuchFileException")
 
 
-@dataclass(frozen=True, slots=True)
-class Thrown:
+class Thrown(Struct, frozen=True):
     """One exception of the JVM.
 
     Args:

@@ -12,14 +12,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import wraps
 from inspect import isfunction, isgeneratorfunction, unwrap
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from msgspec import Struct
+
 from materializer.errors import NOTHING, MaterializerError, SparkDiedError
-from materializer.spark.runtime.connect import loss_behind
 
 PATIENCE: Final = 5.0
 """Seconds to wait for the end of a process that has closed its sockets, or is about to close them."""
@@ -32,8 +32,7 @@ _AGAIN: Final = "then run the same command again"
 _NEW: Final = "make a new session and open the lake with it; the process that Spark ran in cannot be brought back"
 
 
-@dataclass(frozen=True, slots=True)
-class Death:
+class Death(Struct, frozen=True):
     """How the process of Spark ended.
 
     Args:
@@ -94,8 +93,7 @@ class Death:
         return SparkDiedError(message, hint=self.hint(), **values, **more)
 
 
-@dataclass(slots=True)
-class JvmRecord:
+class JvmRecord(Struct):
     """Which Spark this process uses: the bridge to the JVM that it started and its log, or a server; and the last death.
 
     Args:
@@ -159,6 +157,8 @@ def death_behind(exc: BaseException) -> Death | None:
     context = _context()
     if context is None or isinstance(exc, MaterializerError):
         return None
+    from materializer.spark.runtime.connect import loss_behind
+
     if loss := loss_behind(exc):
         RECORD.losses += 1
         RECORD.last = Death(None, RECORD.is_client, loss=loss)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from materializer.config import SparkConfig
 from materializer.machine import memory

@@ -3,13 +3,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from datetime import timedelta
 from itertools import permutations
 from pathlib import Path
 
 import pytest
 from markdown_it import MarkdownIt
+from msgspec.structs import replace
 
 from materializer.adapters.airflow import dags_of
 from materializer.adapters.airflow.dags.catalog import CatalogEntry, read_lake

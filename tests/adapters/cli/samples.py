@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from materializer.adapters.cli.render.about import SetupResult, VersionResult
 from materializer.adapters.cli.render.apply import ApplyResult
@@ -102,6 +103,7 @@ from materializer.services.versions.build import BuildReport
 from materializer.services.versions.progress import NextVersion, PreviousVersion
 from materializer.services.versions.proposal import ChangedReader, ChangePrice, DefinitionsPlan, PlannedChange
 from materializer.services.versions.versions import SwitchReport
+from materializer.structs import as_dict
 
 TS = TimeType.TIMESTAMP
 
@@ -185,7 +187,7 @@ MAINTAIN = MaintainReport(
     ),
     seconds=0.4567,
 )
-MAINTAINED = {"tables": [asdict(d) for d in MAINTAIN.done], "seconds": 0.457, "n": 12, "at": "2013-12-09T00:00:00Z"}
+MAINTAINED = {"tables": [as_dict(d) for d in MAINTAIN.done], "seconds": 0.457, "n": 12, "at": "2013-12-09T00:00:00Z"}
 REFRESH = RefreshReport(
     "flights_hourly",
     "refreshed",

@@ -7,7 +7,6 @@ import shlex
 import shutil
 from collections.abc import Callable
 from contextlib import chdir
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pytest
 import typer
 from deltalake import write_deltalake
+from msgspec import Struct
 
 from materializer.adapters.cli.app import app, main
 from materializer.adapters.cli.examples import EXAMPLES, lines
@@ -95,8 +95,7 @@ def begin() -> None:
     write(range(72))
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(Struct, frozen=True):
     """One example.
 
     Args:

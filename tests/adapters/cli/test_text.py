@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from materializer.adapters.cli.output import TextOutput
 from materializer.adapters.cli.render.apply import ApplyResult

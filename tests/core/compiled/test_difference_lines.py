@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from materializer.core.compiled.difference_lines import differences
 from materializer.core.compiled.fingerprint import data_fingerprint, metadata_fingerprint

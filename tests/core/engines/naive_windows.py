@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from hypothesis import strategies as st
+from msgspec import Struct
 
 from materializer.core.engines.ranges import Range, StoredResult
 
@@ -13,8 +13,7 @@ Window = tuple[int, int, int]
 """Start, end, and the time at which it is closed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """Rows of one key before and after, and the times that differ."""
 
     before: tuple[int, ...]
@@ -45,8 +44,7 @@ def changes(draw: st.DrawFn, latest: int) -> Change:
     return Change(tuple(before), (*after, *added), (*added, *gone))
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(Struct, frozen=True):
     """A result row: its place, the times in it, whether it is closed, and what fills it."""
 
     window: Window

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from materializer.core.compiled.fingerprint import data_fingerprint
 from materializer.core.engines.daily_time_series import DailyTimeSeries, dated

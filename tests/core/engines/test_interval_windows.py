@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from materializer.core.engines.interval_windows import CLIP, COMPRESSED, COUNT, HOPPING, SNAPSHOT, IntervalWindow
 from materializer.core.engines.params import About, Trouble

@@ -1,10 +1,9 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from materializer.core.compiled.fingerprint import data_fingerprint, metadata_fingerprint
 from materializer.core.compiled.resolve import resolve

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import json
 import random
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from materializer.core.refresh.invalidation import ANY_ROWS, MAX_KEYS, Cause, Entry, InvalidationLog
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from materializer.core.refresh.invalidation import Cause, Entry, InvalidationLog
 from materializer.core.refresh.plan import (

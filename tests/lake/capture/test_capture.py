@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 import random
 import shutil
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from msgspec.structs import replace
 
 from materializer.core.codec import as_json
 from materializer.core.refresh.invalidation import ANY_ROWS
@@ -471,7 +471,7 @@ def test_what_a_remove_leaves_out_is_known_from_its_add(trades) -> None:
     look = CaptureContext(DeltaFolder(table.path), 0, TimeColumn("ts", TimeType.TIMESTAMP, "ts"), None, *GRID.values())
     look.files["f"] = told
 
-    assert told == look.original(dataclasses.replace(told, rows=None))
+    assert told == look.original(replace(told, rows=None))
 
 
 def test_added_columns_and_changed_types(trades) -> None:

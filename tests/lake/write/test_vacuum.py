@@ -4,13 +4,13 @@ import os
 import re
 import shutil
 import time
-from dataclasses import astuple
 from datetime import timedelta
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from msgspec.structs import astuple
 
 from materializer.lake.table import DeltaFolder
 from materializer.lake.write.new_files import LOG, OF_PLAN, OTHERS

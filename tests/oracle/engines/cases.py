@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from tests.oracle.engines import (
     alignment,
@@ -28,8 +29,7 @@ SPANS: Final = ("window_start", "window_end", "event_start", "event_end", "inter
 DEFAULT_GAP: Final = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(Struct, frozen=True):
     """What the oracle says to a case; times as ticks.
 
     Args:

@@ -7,14 +7,14 @@ the commit before has left. Under ``recompute`` every row counts, and the waterm
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import groupby
+
+from msgspec import Struct, field
 
 from tests.oracle.engines.rows import Answer, Event, Key, Lateness, Row, has_reached, measured
 
 
-@dataclass(frozen=True, slots=True)
-class Panes:
+class Panes(Struct, frozen=True):
     """Panes ``[n * period + offset, n * period + offset + duration)``, all in ticks.
 
     Args:
@@ -42,8 +42,7 @@ class Panes:
                 yield start, start + self.duration
 
 
-@dataclass(slots=True)
-class Pane:
+class Pane(Struct):
     """What a pane of a key holds.
 
     Args:

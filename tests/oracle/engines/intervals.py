@@ -6,14 +6,15 @@ An event lives one tick at least: an end that is not after the start makes it a 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from tests.oracle.engines.rows import Answer, Event, Key, RefusedError, Row, has_reached, keys_of, measured
 
 
-@dataclass(frozen=True, slots=True)
-class Lasting:
+class Lasting(Struct, frozen=True):
     """An event and how long it lasts."""
 
     event: Event
@@ -25,8 +26,7 @@ class Lasting:
         return self.start < end and (self.end is None or start < self.end)
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """What every window needs to say its rows.
 
     Args:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct, field
 
 from tests.oracle.engines.metrics import compare, evaluate
 
@@ -17,8 +18,7 @@ class RefusedError(ValueError):
     """A definition or a run that must be refused."""
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Struct, frozen=True):
     """One source row.
 
     Args:
@@ -36,8 +36,7 @@ class Event:
     row: Row
 
 
-@dataclass(slots=True)
-class Answer:
+class Answer(Struct):
     """What an engine has said after all rows.
 
     Args:

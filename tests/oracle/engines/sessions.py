@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from tests.oracle.engines.rows import (
     Answer,
@@ -66,8 +68,7 @@ def _joined(found: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     yield begin, end
 
 
-@dataclass(frozen=True, slots=True)
-class Daily:
+class Daily(Struct, frozen=True):
     """What the daily engine has beyond the time-series engine.
 
     Args:
@@ -87,8 +88,7 @@ class Daily:
     force_end: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Pane:
+class Pane(Struct, frozen=True):
     """One window: its labels, the ticks that it takes, and when its session ends.
 
     It is closed when the bound has reached *after*, the first tick that it does not take.
@@ -156,8 +156,7 @@ def run(
     return answer
 
 
-@dataclass(frozen=True, slots=True)
-class _Key:
+class _Key(Struct, frozen=True):
     key: Key
     bound: int | None
     newest: int | None

@@ -6,8 +6,9 @@ A row is judged when it arrives, against what had arrived before it; what was cl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from tests.oracle.engines import alignment
 from tests.oracle.engines.rows import (
@@ -24,8 +25,7 @@ from tests.oracle.engines.rows import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """Parameters in ticks.
 
     Args:
@@ -72,8 +72,7 @@ class Setting:
         return [m for group in self.groups for m in group]
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(Struct, frozen=True):
     """One window of one key.
 
     Args:
@@ -93,8 +92,7 @@ class Window:
         return any(first <= t < after for first, after in self.takes)
 
 
-@dataclass(slots=True)
-class Arrivals:
+class Arrivals(Struct):
     """What has arrived so far."""
 
     own: dict[Key, int] = field(default_factory=dict)

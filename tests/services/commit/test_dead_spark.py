@@ -5,12 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from msgspec import Struct
 from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkContext
@@ -31,8 +31,7 @@ from materializer.spark.runtime import jvm, session
 from materializer.spark.runtime.failures import feed_gaps, spoken
 
 
-@dataclass
-class Bridge:
+class Bridge(Struct):
     """What pyspark keeps of a JVM, over a process of ours."""
 
     proc: subprocess.Popen[bytes]
@@ -203,8 +202,7 @@ def test_it_is_forgotten_only_when_it_is_dead_and_ours(bridge: Callable[..., Bri
 # -- what a lake does about it -------------------------------------------------------------------------------------------
 
 
-@dataclass
-class FakeEngine:
+class FakeEngine(Struct):
     """An engine over a bridge; it can do nothing."""
 
     spark: Any

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from materializer.core.refresh.plan import RunReport
 from materializer.core.time.spans import Span

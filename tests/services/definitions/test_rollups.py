@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from materializer.errors import DefinitionError, HasReadersError, LeaseHeldError
 from materializer.journal.events import Lease, LeaseTaken

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
+from msgspec.structs import replace
 
 from materializer.config import Config
 from materializer.core.refresh.plan import strategy_of

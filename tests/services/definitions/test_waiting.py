@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from materializer.adapters.cli.call import CommandCall, guarded
 from materializer.adapters.cli.commands import defining, refreshing

@@ -7,7 +7,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import unquote
@@ -17,6 +16,7 @@ import pytest
 from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from materializer.adapters.memory.store import memory_stores
 from materializer.config import Config

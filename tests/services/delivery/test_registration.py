@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from msgspec.structs import replace
 
 from materializer.core.refresh.invalidation import Cause, Entry
 from materializer.core.refresh.plan import Lane, Plan, RunReport, TableBase

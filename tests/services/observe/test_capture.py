@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Struct
+from msgspec.structs import replace
 
 from materializer.budget import Budget
 from materializer.config import Config
@@ -32,8 +33,7 @@ def trades(tmp_path: Path) -> Callable[..., Trades]:
     return lambda *, feed=True: Trades(tmp_path / "trades", feed=feed)
 
 
-@dataclass
-class CountsBySpark:
+class CountsBySpark(Struct):
     """Stands for the engine: it says what it was given."""
 
     found: Changes | None

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from materializer.budget import Budget
 from materializer.core.refresh.plan import Estimate, ExecutorKind, Lane, Plan, Recompute, TableBase

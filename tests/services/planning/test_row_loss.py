@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from materializer.core.language.define import define
 from materializer.core.refresh.invalidation import ANY_ROWS, Cause, Entry

@@ -6,13 +6,13 @@ import json
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from msgspec.structs import replace
 
 from materializer.config import Config
 from materializer.core.refresh.plan import Recompute, RollUp

@@ -6,13 +6,13 @@ import random
 import shutil
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from materializer.lake.reads import SharedReads, table_at
 from materializer.services.planning.options import RefreshOptions

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -40,7 +39,6 @@ class Dying(NoSpark):
         raise SparkDiedError("its process ended")
 
 
-@dataclass(slots=True)
 class Watched(Executor):
     """An executor that counts how often it is let start Spark again."""
 

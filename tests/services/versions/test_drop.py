@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from materializer.errors import ForeignTableError, HasReadersError, LeaseLostError, RetryableError
 from materializer.journal.events import LeaseTaken

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pandas as pd
 import pytest
+from msgspec.structs import replace
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import expr, pandas_udf
 from pyspark.sql.types import StructType

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from materializer.core.compiled.bucket_sql import bucket_start_sql
 from materializer.core.compiled.definition import Definition

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import accumulate
 from random import Random
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from materializer.core.aggregates.layout import Layout
 from materializer.core.compiled.definition import Definition

@@ -6,12 +6,12 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 from deltalake import DeltaTable
+from msgspec import Struct
 
 from tests.paths import ROOT
 from tests.tables import append_trades
@@ -24,8 +24,7 @@ FROM trades WHERE volume > 0 GROUP BY time_bucket('1 hour', ts), sym;
 NO_JAVA: Final = {"PATH": "/nowhere", "JAVA_HOME": "/nowhere"}
 
 
-@dataclass(frozen=True, slots=True)
-class Commands:
+class Commands(Struct, frozen=True):
     """A lake, and the commands that work on it.
 
     Args:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shutil
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from deltalake import DeltaTable
+from msgspec import Struct
 
 from materializer.api import Materializer
 from materializer.config import Config
@@ -20,8 +20,7 @@ from tests.system.processes.running import World
 from tests.system.processes.situations import Rows, Situation
 
 
-@dataclass(slots=True)
-class Prepared:
+class Prepared(Struct):
     """A lake before its command, and a copy of it to be put back.
 
     Args:

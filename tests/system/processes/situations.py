@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from deltalake import DeltaTable, write_deltalake
+from msgspec import Struct, field
 
 from materializer.core.spec.spec import AggregateSpec
 from materializer.journal.codec import Row
@@ -57,8 +57,7 @@ _DELIVER: Final = "deliver deliver_journal delivered"
 _RESTORE: Final = "restore_copy restore_aside restore_put restore_clean"
 
 
-@dataclass(frozen=True, slots=True)
-class Situation:
+class Situation(Struct, frozen=True):
     """A lake before a command that is killed.
 
     Args:

@@ -7,12 +7,12 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from msgspec.structs import replace
 
 from materializer.core.language.define import define
 from materializer.core.spec.spec import TimeType

@@ -14,11 +14,13 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from materializer import __version__
 from materializer.core.codec import as_json
@@ -35,8 +37,7 @@ _FORMAT: Final = f"2 of {__version__}"
 """Format of the cache file; it changes with the meaning of the file's content, and with the version of the parser."""
 
 
-@dataclass(frozen=True, slots=True)
-class CatalogEntry:
+class CatalogEntry(Struct, frozen=True):
     """One aggregate, or the reason why it cannot be read.
 
     Args:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from typing import Any, Final, Literal, cast
 
 from airflow.sdk import Param
+from msgspec import Struct
 
 from materializer.core.spec.spec import TimeType
 from materializer.errors import UsageError
@@ -14,8 +14,7 @@ from materializer.errors import UsageError
 Mode = Literal["policies", "refresh", "backfill"]
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """The values of a form.
 
     Args:
@@ -37,7 +36,7 @@ class Asked:
     dry_run: bool = False
 
 
-_KEYS: Final = tuple(field.name for field in fields(Asked))
+_KEYS: Final = Asked.__struct_fields__
 _LINEAGE: Final = "openlineage"
 """A key that Airflow's own `TriggerDagRunOperator` adds."""
 

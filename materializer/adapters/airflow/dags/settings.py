@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from materializer.errors import ConfigError
 from materializer.lake import places
@@ -15,8 +16,7 @@ from materializer.lake import places
 PREFIX: Final = "MATERIALIZER_AIRFLOW_"
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """The settings for the DAGs of one lake.
 
     Args:
@@ -117,7 +117,7 @@ def _pairs(text: str) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-_READ: Final[dict[str, Callable[[str], Any]]] = {f.name: str for f in fields(Settings)} | {
+_READ: Final[dict[str, Callable[[str], Any]]] = dict.fromkeys(Settings.__struct_fields__, str) | {
     "environment": _pairs,
     "tags": _words,
     "start": _moment,

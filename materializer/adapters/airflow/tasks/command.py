@@ -17,9 +17,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import IO, Any, Final
+
+from msgspec import Struct, field
 
 GRACE_SECONDS: Final = 3.0
 """Time that a process has to end after a signal; Airflow kills a task 5 s after its own signal."""
@@ -64,8 +65,7 @@ def verdict(status: int, codes: Sequence[str] = ()) -> TaskVerdict:
     return TaskVerdict.RETRY if is_retried else TaskVerdict.FAIL
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """The end of a command.
 
     Args:
@@ -102,8 +102,7 @@ class Outcome:
         return f"signal {-self.status} ended it" if self.status < 0 else f"exit status {self.status}"
 
 
-@dataclass(slots=True)
-class Command:
+class Command(Struct):
     """A command of the command line, for one run.
 
     Args:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import typer
+from msgspec.structs import replace
 
 from materializer.adapters.cli.call import CommandCall, command
 from materializer.adapters.cli.commands.versions import build_one

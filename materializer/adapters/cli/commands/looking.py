@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import typer
+from msgspec.structs import replace
 
 from materializer.adapters.cli.call import CommandCall, command
 from materializer.adapters.cli.options import (
@@ -30,6 +30,7 @@ from materializer.adapters.cli.options import (
     WhyChanged,
 )
 from materializer.errors import QualityCheckError, VerifyFailedError
+from materializer.machine import uncollected
 
 if TYPE_CHECKING:
     from materializer.adapters.cli.render.show import ShowResult
@@ -47,9 +48,10 @@ def status(call: CommandCall, name: MaybeName = None, *, now: Now = None) -> Non
     """Print how fresh aggregates are and what is dirty."""
     from materializer.adapters.cli.render.status import StatusResult
 
-    found, errors = tuple(call.lake.status(name, now)), call.lake.unusable() if name is None else []
-    late = call.lake.lateness(name)
-    call.show(StatusResult(found, is_detailed=name is not None, sources=late, is_broken=bool(errors)))
+    with uncollected():
+        found, errors = tuple(call.lake.status(name, now)), call.lake.unusable() if name is None else []
+        late = call.lake.lateness(name)
+        call.show(StatusResult(found, is_detailed=name is not None, sources=late, is_broken=bool(errors)))
     for error in errors:
         call.fail(error)
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from materializer.adapters.cli.render.result import DONE, IDLE, Result
 from materializer.adapters.cli.words import duration, labelled, size, wrapped
+from materializer.structs import as_dict
 
 if TYPE_CHECKING:
     from materializer.demo.prepare import PreparedDemo
 
 
-@dataclass(frozen=True, slots=True)
-class SetupResult(Result):
+class SetupResult(Result, frozen=True):
     """What ``setup`` fetched and made."""
 
     prepared: PreparedDemo
@@ -26,7 +25,7 @@ class SetupResult(Result):
     def form(self) -> dict[str, Any]:
         p = self.prepared
         archive = None if p.archive is None else str(p.archive)
-        return {"setup": asdict(p) | {"archive": archive, "jars": list(p.jars)}}
+        return {"setup": as_dict(p) | {"archive": archive, "jars": list(p.jars)}}
 
     def lines(self, width: int) -> Iterator[str]:
         p = self.prepared
@@ -36,8 +35,7 @@ class SetupResult(Result):
         yield from wrapped(text, "archive  ", width=width)
 
 
-@dataclass(frozen=True, slots=True)
-class VersionResult(Result):
+class VersionResult(Result, frozen=True):
     """What is installed, by name."""
 
     versions: dict[str, str]

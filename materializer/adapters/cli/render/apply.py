@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from materializer.adapters.cli.render.build import BuildResult
 from materializer.adapters.cli.render.result import DONE, IDLE, Result
 from materializer.adapters.cli.words import count, size, wrapped
+from materializer.structs import as_dict
 
 if TYPE_CHECKING:
     from materializer.errors import Problem
@@ -39,8 +39,7 @@ FEW_UNCHANGED: Final = 10
 """Unchanged definitions that have a line each; of more there is the number, so that what changed is seen."""
 
 
-@dataclass(frozen=True, slots=True)
-class ApplyResult(Result):
+class ApplyResult(Result, frozen=True):
     """What ``apply`` did, or would do.
 
     Args:
@@ -72,7 +71,7 @@ class ApplyResult(Result):
         return {
             "dry_run": self.is_dry_run,
             "changes": [_change_form(c) for c in self.changes],
-            "change_feeds": [asdict(feed) for feed in self._feeds],
+            "change_feeds": [as_dict(feed) for feed in self._feeds],
             "warnings": [_problem_form(w) for w in self.warnings],
             "builds": [BuildResult(b).form() for b in self.builds],
         }
@@ -113,7 +112,7 @@ def _is_unchanged(change: DefinitionChange) -> bool:
 
 
 def _change_form(change: DefinitionChange) -> dict[str, Any]:
-    form = asdict(change)
+    form = as_dict(change)
     del form["feed"]  # several definitions may read one source
     return form
 

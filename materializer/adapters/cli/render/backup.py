@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from materializer.adapters.cli.render.result import Result
@@ -22,8 +21,7 @@ _CHANGES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class BackupResult(Result):
+class BackupResult(Result, frozen=True):
     """What ``backup`` copied."""
 
     report: BackupReport
@@ -40,8 +38,7 @@ class BackupResult(Result):
         yield "  the copy was read and is whole; tables are not in it"
 
 
-@dataclass(frozen=True, slots=True)
-class RestoreResult(Result):
+class RestoreResult(Result, frozen=True):
     """What ``restore`` did, or would do."""
 
     report: RestoreReport

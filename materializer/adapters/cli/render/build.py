@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from materializer.adapters.cli.render.refresh import RefreshResult, run_form
 from materializer.adapters.cli.render.result import DONE, IDLE, Result, spans_form
 from materializer.adapters.cli.words import duration, number, spans, wrapped
+from materializer.structs import as_dict
 
 if TYPE_CHECKING:
     from materializer.services.versions.build import BuildReport
     from materializer.services.versions.versions import SwitchReport
 
 
-@dataclass(frozen=True, slots=True)
-class BuildResult(Result):
+class BuildResult(Result, frozen=True):
     """What ``build`` or ``rollback`` did to the next version of one aggregate."""
 
     report: BuildReport
@@ -52,14 +51,13 @@ class BuildResult(Result):
         yield from wrapped(text, f"{b.name}: ", width=width)
 
 
-@dataclass(frozen=True, slots=True)
-class SwitchResult(Result):
+class SwitchResult(Result, frozen=True):
     """What ``switch`` did."""
 
     report: SwitchReport
 
     def form(self) -> dict[str, Any]:
-        return asdict(self.report) | {"seconds": round(self.report.seconds, 3)}
+        return as_dict(self.report) | {"seconds": round(self.report.seconds, 3)}
 
     def lines(self, width: int) -> Iterator[str]:
         s = self.report
@@ -71,8 +69,7 @@ class SwitchResult(Result):
             yield from wrapped(line, "    ", width=width)
 
 
-@dataclass(frozen=True, slots=True)
-class AbandonResult(Result):
+class AbandonResult(Result, frozen=True):
     """A next version that was given up."""
 
     name: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from materializer.adapters.cli.render.result import Result, value_form, window_form
@@ -14,8 +13,7 @@ if TYPE_CHECKING:
     from materializer.services.quality.check import CheckReport
 
 
-@dataclass(frozen=True, slots=True)
-class CheckResult(Result):
+class CheckResult(Result, frozen=True):
     """What ``check`` found in what one aggregate publishes."""
 
     listing = "checked"

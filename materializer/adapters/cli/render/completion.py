@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from materializer.adapters.cli.render.result import Result
 
 
-@dataclass(frozen=True, slots=True)
-class CompletionResult(Result):
+class CompletionResult(Result, frozen=True):
     """The script of a shell."""
 
     shell: str

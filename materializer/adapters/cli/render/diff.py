@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
     from materializer.services.report.diff import DiffReport, DiffSide
 
 
-@dataclass(frozen=True, slots=True)
-class DiffResult(Result):
+class DiffResult(Result, frozen=True):
     """What ``diff`` found."""
 
     report: DiffReport

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from materializer.adapters.cli.render.result import DONE, FOUND, Result
 from materializer.adapters.cli.words import count, wrapped
+from materializer.structs import as_dict
 
 if TYPE_CHECKING:
     from materializer.services.report.tables import DoctorFinding
 
 
-@dataclass(frozen=True, slots=True)
-class DoctorResult(Result):
+class DoctorResult(Result, frozen=True):
     """What ``doctor`` found."""
 
     findings: tuple[DoctorFinding, ...]
@@ -24,7 +23,7 @@ class DoctorResult(Result):
         return FOUND if self._count("error") else DONE
 
     def form(self) -> dict[str, Any]:
-        return {"findings": [asdict(f) for f in self.findings]}
+        return {"findings": [as_dict(f) for f in self.findings]}
 
     def lines(self, width: int) -> Iterator[str]:
         subject = None

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from materializer.adapters.cli.render.result import Result
 
 
-@dataclass(frozen=True, slots=True)
-class DropResult(Result):
+class DropResult(Result, frozen=True):
     """An aggregate that is gone, with those that read it, which went before it."""
 
     name: str

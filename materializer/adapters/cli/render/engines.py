@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
 from materializer.adapters.cli.render.result import Result
 from materializer.adapters.cli.words import labelled, wrapped
 from materializer.core.engines.guides import AS_OF, COMMON, Guide, Parameter
+from materializer.structs import as_dict
 
 
-@dataclass(frozen=True, slots=True)
-class EnginesResult(Result):
+class EnginesResult(Result, frozen=True):
     """Guides to engines; *is_detailed* when one was asked for by name."""
 
     guides: tuple[Guide, ...]
@@ -40,7 +39,7 @@ def _guide_form(g: Guide) -> dict[str, Any]:
         "title": g.title,
         "purpose": g.purpose,
         "follows": g.follows,
-        "parameters": [asdict(p) for p in (*g.parameters, *_common(g))],
+        "parameters": [as_dict(p) for p in (*g.parameters, *_common(g))],
         "elsewhere": [{"original": name, "here": here} for name, here in g.elsewhere],
         "sql": g.sql,
         "python": g.python,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from materializer.adapters.cli.render.plan import reads_text
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
 _DRY = "nothing was written; --yes does it"
 
 
-@dataclass(frozen=True, slots=True)
-class ExpireResult(Result):
+class ExpireResult(Result, frozen=True):
     """What ``expire`` did, or would do."""
 
     expiry: Expiry
@@ -70,8 +68,7 @@ class ExpireResult(Result):
             yield _DRY
 
 
-@dataclass(frozen=True, slots=True)
-class ThawResult(Result):
+class ThawResult(Result, frozen=True):
     """What ``thaw`` did, or would do."""
 
     thaw: Thaw

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
@@ -12,8 +11,7 @@ from materializer.adapters.cli.words import labelled, wrapped
 from materializer.errors.explained import Explanation, plain
 
 
-@dataclass(frozen=True, slots=True)
-class ExplainResult(Result):
+class ExplainResult(Result, frozen=True):
     """Explanations of codes; *is_detailed* when one was asked for by its code."""
 
     explanations: tuple[Explanation, ...]

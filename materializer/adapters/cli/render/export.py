@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from materializer.adapters.cli.render.result import Result
 from materializer.adapters.cli.words import count, duration, size, wrapped
+from materializer.structs import as_dict
 
 if TYPE_CHECKING:
     from materializer.services.delivery.export import ExportReport
 
 
-@dataclass(frozen=True, slots=True)
-class ExportResult(Result):
+class ExportResult(Result, frozen=True):
     """What ``export`` wrote."""
 
     report: ExportReport
 
     def form(self) -> dict[str, Any]:
-        return asdict(self.report)
+        return as_dict(self.report)
 
     def lines(self, width: int) -> Iterator[str]:
         r = self.report

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from materializer.adapters.cli.render.gate import gate_form, gate_text
@@ -16,8 +15,7 @@ if TYPE_CHECKING:
     from materializer.journal.state import Ended
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryResult(Result):
+class HistoryResult(Result, frozen=True):
     """The last refreshes of one aggregate, newest first."""
 
     name: str

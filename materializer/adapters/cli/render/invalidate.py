@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from materializer.adapters.cli.render.result import Result, span_form
@@ -12,8 +11,7 @@ from materializer.core.time.instants import Shown
 from materializer.core.time.spans import Span
 
 
-@dataclass(frozen=True, slots=True)
-class InvalidateResult(Result):
+class InvalidateResult(Result, frozen=True):
     """What was declared dirty."""
 
     name: str

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from materializer.adapters.cli.render.result import DONE, IDLE, Result
 from materializer.adapters.cli.words import count, duration, labelled, size, wrapped
+from materializer.structs import as_dict
 
 if TYPE_CHECKING:
     from materializer.services.maintenance.maintain import MaintainReport, TableDone, TablePlan
 
 
-@dataclass(frozen=True, slots=True)
-class MaintainResult(Result):
+class MaintainResult(Result, frozen=True):
     """What ``maintain`` found in one aggregate or the journal, and did."""
 
     listing = "maintained"
@@ -26,7 +25,7 @@ class MaintainResult(Result):
 
     def form(self) -> dict[str, Any]:
         r = self.report
-        done = {d.table: asdict(d) for d in r.done}
+        done = {d.table: as_dict(d) for d in r.done}
         return {
             "name": r.name,
             "dry_run": r.is_dry_run,

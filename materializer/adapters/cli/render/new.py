@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from materializer.adapters.cli.render.feed import feed_lines
 from materializer.adapters.cli.render.result import Result
 from materializer.adapters.cli.words import count, number, table, wrapped
 from materializer.core.language.new_text import alias_of, bucket_name
+from materializer.structs import as_dict
 
 if TYPE_CHECKING:
     from materializer.core.language.suggest import ColumnFacts
@@ -23,8 +23,7 @@ MOST_SHOWN = 30
 """Columns that a table of the terminal lists."""
 
 
-@dataclass(frozen=True, slots=True)
-class LookResult(Result):
+class LookResult(Result, frozen=True):
     """What was found in a source, before questions are asked."""
 
     new: NewDefinition
@@ -66,8 +65,7 @@ class LookResult(Result):
         return "measured" if any(f" AS {alias}_" in m for m in answers.measures) else ""
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuresResult(Result):
+class MeasuresResult(Result, frozen=True):
     """The measures that are proposed."""
 
     new: NewDefinition
@@ -81,8 +79,7 @@ class MeasuresResult(Result):
             yield from wrapped(measure, "    ", width=width)
 
 
-@dataclass(frozen=True, slots=True)
-class ProposedResult(Result):
+class ProposedResult(Result, frozen=True):
     """The text of the definition, before it is written."""
 
     new: NewDefinition
@@ -96,8 +93,7 @@ class ProposedResult(Result):
         yield ""
 
 
-@dataclass(frozen=True, slots=True)
-class NewResult(Result):
+class NewResult(Result, frozen=True):
     """What was written, and what to do next.
 
     Args:
@@ -125,7 +121,7 @@ class NewResult(Result):
             "policy": {name: value for name, value in answers.policy},  # noqa: C416 - pairs of texts, as JSON
             "files": list(self.files),
             "columns": [_column_form(c) for c in facts.columns],
-            "change_feed": None if self.new.feed is None else asdict(self.new.feed),
+            "change_feed": None if self.new.feed is None else as_dict(self.new.feed),
         }
 
     def lines(self, width: int) -> Iterator[str]:
@@ -143,7 +139,7 @@ class NewResult(Result):
 
 
 def _column_form(column: ColumnFacts) -> dict[str, Any]:
-    known = asdict(column)
+    known = as_dict(column)
     return {name: known[name] for name in ("name", "type", "distinct", "nulls")}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from materializer.adapters.cli.render.result import (
@@ -33,6 +32,7 @@ from materializer.core.refresh.plan import (
 )
 from materializer.core.time.instants import Shown
 from materializer.core.time.spans import SpanSet
+from materializer.structs import as_dict
 
 if TYPE_CHECKING:
     from materializer.services.definitions.waiting import WaitingCheck, WaitingVersion
@@ -43,8 +43,7 @@ LEAST: Final = 0.001
 _LANES = {Lane.DRIVER: "by the driver (small result)", Lane.SPARK: "by Spark (large result)"}
 
 
-@dataclass(frozen=True, slots=True)
-class PlanResult(Result):
+class PlanResult(Result, frozen=True):
     """What ``plan`` found."""
 
     preview: Preview
@@ -116,7 +115,7 @@ def _idle(preview: Preview) -> str:
 
 def waiting_form(waiting: WaitingVersion | None) -> dict[str, Any] | None:
     """Return the next version, which waits to be built; None without one."""
-    return None if waiting is None else value_form(asdict(waiting))
+    return None if waiting is None else value_form(as_dict(waiting))
 
 
 def waiting_pairs(waiting: WaitingVersion | None) -> Iterator[tuple[str, str]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from materializer.adapters.cli.render.result import Result, window_form
@@ -16,8 +15,7 @@ if TYPE_CHECKING:
     from materializer.services.schedule.policies import PolicyState
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyListResult(Result):
+class PolicyListResult(Result, frozen=True):
     """Refresh policies, as they stand."""
 
     items: tuple[PolicyState, ...]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from materializer.adapters.cli.render.apply import problem_lines
@@ -12,6 +11,7 @@ from materializer.adapters.cli.render.plan import not_active
 from materializer.adapters.cli.render.result import DONE, IDLE, Result, value_form
 from materializer.adapters.cli.words import count, duration, labelled, size, wrapped
 from materializer.errors import DefinitionError
+from materializer.structs import as_dict
 
 if TYPE_CHECKING:
     from materializer.errors import Problem
@@ -40,8 +40,7 @@ _NEXT: Final = {
 _HEADER: Final = ("aggregate", "change", "price", "reads", "computed by", "read by")
 
 
-@dataclass(frozen=True, slots=True)
-class ProposalResult(Result):
+class ProposalResult(Result, frozen=True):
     """What applying definitions would do; *is_markdown* as a comment."""
 
     plan: DefinitionsPlan
@@ -223,11 +222,11 @@ def _change_form(planned: PlannedChange) -> dict[str, Any]:
         "differences": list(change.differences),
         "source": change.source,
         "source_version": change.source_version,
-        "price": None if planned.price is None else asdict(planned.price),
+        "price": None if planned.price is None else as_dict(planned.price),
         "reads": list(planned.reads),
-        "readers": [asdict(r) for r in planned.readers],
+        "readers": [as_dict(r) for r in planned.readers],
         "sample": change.sample,
-        "waiting_checks": value_form([asdict(check) for check in change.waiting_checks]),
+        "waiting_checks": value_form([as_dict(check) for check in change.waiting_checks]),
     }
 
 

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from materializer.adapters.cli.render.gate import gate_form
-from materializer.adapters.cli.render.maintain import MaintainResult
 from materializer.adapters.cli.render.plan import below_form, step_form, stuck_text, waiting_form, waiting_pairs
 from materializer.adapters.cli.render.result import DONE, IDLE, Result, span_form, spans_form, window_form
 from materializer.adapters.cli.words import count, duration, instant, labelled, number, span, spans, wrapped
 from materializer.core.refresh.plan import Plan, RunReport
 from materializer.core.time.instants import Shown
 from materializer.core.time.spans import NEG_INF
+from materializer.structs import as_dict
 
 if TYPE_CHECKING:
     from materializer.services.definitions.sources import MissingFeed
+    from materializer.services.maintenance.maintain import MaintainReport
     from materializer.services.observe.source_deletes import OtherReader
     from materializer.services.refresh.reports import RefreshReport, RunDone
 
@@ -35,8 +34,7 @@ _COUNTED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RefreshResult(Result):
+class RefreshResult(Result, frozen=True):
     """What ``refresh``, ``backfill`` or a *policy* at some *now* did to one aggregate."""
 
     listing = "refreshes"
@@ -63,14 +61,14 @@ class RefreshResult(Result):
             "left": spans_form(r.left, kind),
             "null_times": r.null_times,
             "seconds": round(r.seconds, 3),
-            "maintained": [MaintainResult(m).form() for m in r.maintained],
+            "maintained": [_maintained(m).form() for m in r.maintained],
             "warnings": list(r.warnings),
             **below_form(r.frozen, r.stuck, kind),
             **let_go_form(r.delete, r.readers),
             "policy": self.policy,
             "now": self.now,
             "waiting": waiting_form(r.waiting),
-            "change_feed": None if self.feed is None else asdict(self.feed),
+            "change_feed": None if self.feed is None else as_dict(self.feed),
         }
 
     def lines(self, width: int) -> Iterator[str]:
@@ -108,7 +106,7 @@ class RefreshResult(Result):
             yield f"    {r.delete}"
         for after in r.maintained:
             if after.done:
-                yield from MaintainResult(after).lines(width)
+                yield from _maintained(after).lines(width)
         if self.feed is not None:
             from materializer.adapters.cli.render.feed import feed_lines  # noqa: PLC0415 (most refreshes say nothing of it)
 
@@ -140,8 +138,16 @@ class RefreshResult(Result):
         return f"history is frozen below {at} now; {then}" if self.report.delete else ""
 
 
+def _maintained(report: MaintainReport) -> Result:
+    from materializer.adapters.cli.render.maintain import MaintainResult  # noqa: PLC0415 - most refreshes maintain nothing
+
+    return MaintainResult(report)
+
+
 def run_form(run: RunDone, kind: Shown) -> dict[str, Any]:
     """Return one run of a refresh."""
+    from materializer.adapters.cli.render.gate import gate_form  # noqa: PLC0415 - where something ran
+
     return {
         "refresh": run.plan.n,
         "window": span_form(run.window, kind),
@@ -213,7 +219,7 @@ def run_line(
 
 def let_go_form(delete: str, readers: Iterable[OtherReader]) -> dict[str, Any]:
     """Return how the owner of the source deletes raw rows, and who else needs them."""
-    return {"delete": delete or None, "readers": [asdict(r) for r in readers]}
+    return {"delete": delete or None, "readers": [as_dict(r) for r in readers]}
 
 
 def let_go_text(readers: Iterable[OtherReader]) -> str:

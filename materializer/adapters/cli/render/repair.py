@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from materializer.adapters.cli.render.result import DONE, IDLE, Result
@@ -13,8 +12,7 @@ if TYPE_CHECKING:
     from materializer.services.repair.apply import RepairReport
 
 
-@dataclass(frozen=True, slots=True)
-class RepairResult(Result):
+class RepairResult(Result, frozen=True):
     """What ``repair`` found and did, or would do."""
 
     listing = "repairs"

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from materializer.adapters.cli.render.result import Result
 from materializer.adapters.cli.words import wrapped
 
 
-@dataclass(frozen=True, slots=True)
-class ReportResult(Result):
+class ReportResult(Result, frozen=True):
     """Where a report is: a file, or the address of a server."""
 
     place: str

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from materializer.core.time.instants import Shown, render
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
+from materializer.structs import AbstractStruct
 
 if TYPE_CHECKING:
     from materializer.core.refresh.plan import Estimate
@@ -19,13 +20,11 @@ FOUND = 1
 IDLE = 3
 
 
-class Result(ABC):
+class Result(AbstractStruct, frozen=True):
     """What a command shows: a result of the façade, with what is needed to show it (names, types of time).
 
     `docs/json.md` is the reference of all forms, and a test compares the two.
     """
-
-    __slots__ = ()
 
     listing: ClassVar[str] = ""
     """The list of the JSON document that has this as an item; "" when the form is the document."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 from urllib.parse import urljoin
@@ -20,8 +19,7 @@ FEW: Final = 5
 """Aggregates without a policy that are named."""
 
 
-@dataclass(frozen=True, slots=True)
-class FollowingResult(Result):
+class FollowingResult(Result, frozen=True):
     """What is followed from now on, and what has no policy and is left alone."""
 
     is_line: ClassVar[bool] = True
@@ -53,8 +51,7 @@ class FollowingResult(Result):
             yield from wrapped(f"{text}; {hint}", "  without a policy: ", width=width)
 
 
-@dataclass(frozen=True, slots=True)
-class FollowedResult(Result):
+class FollowedResult(Result, frozen=True):
     """A refresh of a policy."""
 
     is_line: ClassVar[bool] = True
@@ -94,8 +91,7 @@ class FollowedResult(Result):
         return sum(getattr(run.report, of) or 0 for run in self.followed.done.report.runs)
 
 
-@dataclass(frozen=True, slots=True)
-class AgainResult(Result):
+class AgainResult(Result, frozen=True):
     """When something is tried again that failed."""
 
     is_line: ClassVar[bool] = True

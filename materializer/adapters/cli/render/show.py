@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from materializer.adapters.cli.render.result import Result, cell, estimate_form, value_form
 from materializer.adapters.cli.words import cell_text, count, duration, labelled, size, table, wrapped
@@ -15,8 +17,7 @@ if TYPE_CHECKING:
     from materializer.services.refresh.fresh import FreshRead
 
 
-@dataclass(frozen=True, slots=True)
-class FreshCost:
+class FreshCost(Struct, frozen=True):
     """What an always-fresh read computed on the fly: as planned, and as it was measured."""
 
     source_version: int
@@ -61,8 +62,7 @@ class FreshCost:
             yield from wrapped(most, f"planned in {duration(self.planning)}: ", width=width)
 
 
-@dataclass(frozen=True, slots=True)
-class ShowResult(Result):
+class ShowResult(Result, frozen=True):
     """Rows of one aggregate."""
 
     name: str
@@ -85,8 +85,7 @@ class ShowResult(Result):
             yield from self.fresh.lines(width)
 
 
-@dataclass(frozen=True, slots=True)
-class ChangesResult(Result):
+class ChangesResult(Result, frozen=True):
     """What refreshes changed in an output: the first rows of *total*."""
 
     name: str

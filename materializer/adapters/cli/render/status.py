@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from materializer.adapters.cli.render.gate import gate_text
@@ -18,6 +17,7 @@ from materializer.core.quality.canaries import CONFIDENCE, Canaries
 from materializer.core.refresh.lateness import Advice, in_words
 from materializer.core.time.instants import Shown
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
+from materializer.structs import as_dict
 
 if TYPE_CHECKING:
     from materializer.services.report.chain import Ancestor
@@ -37,8 +37,7 @@ _STATES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class StatusResult(Result):
+class StatusResult(Result, frozen=True):
     """How fresh aggregates are, and how late the rows of their sources come.
 
     *is_detailed* when one was asked for by name, *is_broken* where errors of the journal follow.
@@ -87,7 +86,7 @@ def _status_form(s: Status) -> dict[str, Any]:
         "name": s.name,
         "state": s.state,
         "problem": s.problem,
-        "waits_for": None if s.waits_for is None else asdict(s.waits_for),
+        "waits_for": None if s.waits_for is None else as_dict(s.waits_for),
         "source": s.source,
         "grid": s.grid,
         "time_type": kind.value,
@@ -116,11 +115,11 @@ def _status_form(s: Status) -> dict[str, Any]:
         "expired_rows": s.expired_rows,
         "past_clock": None
         if s.past_clock is None
-        else asdict(s.past_clock) | {"newest": instant_form(s.past_clock.newest, kind)},
+        else as_dict(s.past_clock) | {"newest": instant_form(s.past_clock.newest, kind)},
         **let_go_form(s.delete, s.readers),
         "stuck": [span_form(span, kind) | {"reason": why} for span, why in s.stuck],
         "next": None if s.next is None else _next_form(s.next),
-        "previous": [asdict(p) for p in s.previous],
+        "previous": [as_dict(p) for p in s.previous],
         "table": s.table or None,
         "table_problem": s.table_problem or None,
         "only_spark": None if s.only_spark is None else list(s.only_spark),
@@ -194,7 +193,7 @@ def _retention_pairs(s: Status) -> Iterator[tuple[str, str]]:
 
 
 def _next_form(n: NextVersion) -> dict[str, Any]:
-    return asdict(n) | {"missing": spans_form(n.missing, n.time_type), "time_type": n.time_type.value}
+    return as_dict(n) | {"missing": spans_form(n.missing, n.time_type), "time_type": n.time_type.value}
 
 
 def _next_text(s: Status, n: NextVersion) -> str:
@@ -238,7 +237,7 @@ def _check_text(check: Mapping[str, Any], kind: Shown) -> str:
 
 
 def _canaries_form(c: Canaries, kind: Shown) -> dict[str, Any]:
-    return {**asdict(c), "differed": spans_form(c.differed, kind), "at_most": c.at_most, "confidence": CONFIDENCE}
+    return {**as_dict(c), "differed": spans_form(c.differed, kind), "at_most": c.at_most, "confidence": CONFIDENCE}
 
 
 def _canaries_text(c: Canaries, kind: Shown) -> str:

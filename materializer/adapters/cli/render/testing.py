@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from materializer.adapters.cli.render.result import Result, cell, value_form
@@ -16,8 +15,7 @@ SHOWN = 20
 """Rows of the difference of one test that are printed."""
 
 
-@dataclass(frozen=True, slots=True)
-class TestsResult(Result):
+class TestsResult(Result, frozen=True):
     """What the tests found."""
 
     __test__ = False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from materializer.adapters.cli.render.result import Result, instant_form, spans_form
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
 _LOOSE = {"float": "within 1e-9 of the magnitudes in it", "rank": "within rank error"}
 
 
-@dataclass(frozen=True, slots=True)
-class VerifyResult(Result):
+class VerifyResult(Result, frozen=True):
     """What ``verify`` found in one aggregate."""
 
     listing = "verified"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.engine_query import TIME, EngineQuery
@@ -28,8 +29,7 @@ def _own(name: object) -> str:
 _PLACE, _EQUAL, _ACTIVE, _SHOWN = map(_own, ("place", "place among equal times", "is counted", "is shown"))
 
 
-@dataclass(frozen=True, slots=True)
-class Ema:
+class Ema(Struct, frozen=True):
     """An exponential moving average: the mean of the first *n* values, which each later value moves on.
 
     It takes values and whether each is counted, and, where it goes on, the stored average and number in each row. It makes the
@@ -62,8 +62,7 @@ class Ema:
         return averaged
 
 
-@dataclass(slots=True)
-class _Calls:
+class _Calls(Struct):
     """The steps that compute the calls of a definition, and their columns.
 
     Args:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict
 from typing import Any, Final
 
 from materializer.core.quality.verdict import Finding
@@ -25,6 +24,7 @@ from materializer.services.refresh.preview import Preview
 from materializer.services.report.page.time_line import time_line
 from materializer.services.report.page.values import instant, moment, number, span, spans, text, time_of
 from materializer.services.report.status import Status
+from materializer.structs import as_dict
 
 MOST_ROWS: Final = 20_000
 """Newest rows of an output of which a page draws measures."""
@@ -208,7 +208,7 @@ def _quality(aggregate: Aggregate, status: Status, last_n: int) -> dict[str, Any
         "check": None if check is None else _answers("output", check) | {"at": moment(check["at"])},
         "canaries": None
         if canaries is None
-        else asdict(canaries) | {"differed": spans(canaries.differed, kind), "at_most": canaries.at_most},
+        else as_dict(canaries) | {"differed": spans(canaries.differed, kind), "at_most": canaries.at_most},
         "failing": _failing(aggregate, last_n),
     }
 
@@ -259,7 +259,7 @@ def _plan(preview: Callable[[], Preview] | None, kind: Shown) -> tuple[dict[str,
         "seconds": _rounded(plan.seconds),
         "runs": found.runs,
         "window": span(plan.window, kind),
-        "reads": asdict(plan.estimate),
+        "reads": as_dict(plan.estimate),
         "steps": [_step(plan, i, kind) for i in range(len(plan.steps))],
     }
     return form, captured
@@ -276,7 +276,7 @@ def _step(plan: Plan, i: int, kind: Shown) -> dict[str, Any]:
     return found | {
         "why": why + ("" if keys is None else f"; only the groups of {keys} changed key{'s'[: keys != 1]}"),
         "seconds": _rounded(step.seconds),
-        "reads": asdict(step.estimate),
+        "reads": as_dict(step.estimate),
         "rejected": [{"strategy": r.strategy, "why": r.reason, "seconds": _rounded(r.seconds)} for r in step.rejected],
     }
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NoReturn
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from materializer.core.time.instants import MILLISECOND
 from materializer.errors import NotLocalError
@@ -21,8 +23,7 @@ from materializer.services.report.page.lake import lake_page
 from materializer.services.report.status import Looker, Status
 
 
-@dataclass(frozen=True, slots=True)
-class Pages:
+class Pages(Struct, frozen=True):
     """Makes the pages of one lake.
 
     Args:

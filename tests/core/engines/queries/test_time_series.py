@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.queries import time_series
