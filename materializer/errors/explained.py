@@ -8,7 +8,6 @@ or of a finding of ``doctor``.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
@@ -100,5 +99,7 @@ def _classes(root: type[MaterializerError]) -> Iterator[type[MaterializerError]]
 
 
 def _read(name: str) -> dict[str, dict[str, str]]:
+    import tomllib  # noqa: PLC0415 - `--help` names the command and explains nothing
+
     text = (files(__package__) / "texts" / f"{name}.toml").read_text(encoding="utf-8")
     return dict(tomllib.loads(text))

@@ -369,10 +369,8 @@ class DeltaFolder:
 
 
 def _rows_of(table: DeltaTable) -> int | None:
-    import pyarrow as pa  # noqa: PLC0415 - a command with nothing to do counts no rows
-
-    counts = pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()["num_records"]
-    return None if counts.null_count else sum(counts.to_pylist())
+    counts = table.get_add_actions()["num_records"].to_pylist()
+    return None if None in counts else sum(counts)
 
 
 @contextmanager

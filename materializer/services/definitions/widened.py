@@ -16,7 +16,6 @@ from msgspec import Struct
 from materializer.core.aggregates.decompose import decompose
 from materializer.core.aggregates.parts import column_of
 from materializer.core.aggregates.rollup import calls_of
-from materializer.core.compiled.resolve import resolve
 from materializer.core.refresh.invalidation import Cause, Entry
 from materializer.core.spec.spec import AggregateSpec
 from materializer.core.spec.widening import is_same_type, is_wider
@@ -90,6 +89,8 @@ def found(
     wider = wider_columns(state)
     if not wider:
         return None
+    from materializer.core.compiled.resolve import resolve  # noqa: PLC0415 (it loads a parser)
+
     folder, before = DeltaFolder.at(state.source.path), AggregateSpec.from_json(state.spec)
     resolved = resolve(before, folder.schema())
     if resolved.is_engine:
