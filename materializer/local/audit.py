@@ -17,9 +17,10 @@ from materializer.core.quality.failing import MOST_BUCKETS, Failing, FailingRow
 from materializer.core.quality.verdict import Finding
 from materializer.core.spec.spec import TimeType
 from materializer.core.spec.table_names import quoted as spark_quoted
-from materializer.local.expressions import Scope, compiled
+from materializer.local.compiled_before import compiled
 from materializer.local.forms import GROUPED, OURS
 from materializer.local.kinds import BIGINT, BOOLEAN, Kind, NotLocal, bugs_left_to_spark, kind_of, quoted
+from materializer.local.scope import Scope
 from materializer.local.typed import Typed, same_zero
 
 if TYPE_CHECKING:

@@ -15,8 +15,9 @@ from materializer.core.language.plain import is_plain
 from materializer.core.spec.spec import AggregateSpec, Call, Formula
 from materializer.core.time.grid import Grid, build
 from materializer.errors import DefinitionError
-from materializer.local.expressions import Scope, compiled
+from materializer.local.compiled_before import compiled
 from materializer.local.kinds import Kind, NotLocal, bugs_left_to_spark, kind_of
+from materializer.local.scope import Scope
 
 
 def described(spec: AggregateSpec) -> Definition:

@@ -18,14 +18,15 @@ from materializer.core.refresh.plan import MAX_SPANS, Plan
 from materializer.core.spec.table_names import quoted as spark_quoted
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.lake.span_rows import rows_of_spans
+from materializer.local.compiled_before import compiled
 from materializer.local.connection import Connection
-from materializer.local.expressions import Scope, compiled
 from materializer.local.forms import CARRIED, NUMBER, Forms, joined_query, results_query
 from materializer.local.forms import RAW as _RAW
 from materializer.local.forms import STORED as _PLACED
 from materializer.local.forms import TOUCHED as _TOUCHED
 from materializer.local.kinds import BIGINT, NotLocal, quoted
 from materializer.local.render import rendered
+from materializer.local.scope import Scope
 
 if TYPE_CHECKING:
     from materializer.core.query.nodes import Query

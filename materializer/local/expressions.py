@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 import sqlglot
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 from sqlglot import TokenType, exp
 from sqlglot.errors import SqlglotError
@@ -24,6 +24,7 @@ from materializer.local import aggregates, functions
 from materializer.local.arithmetic import arithmetic, compared_as, comparison, negated, positive_modulo, try_divide
 from materializer.local.kinds import BOOLEAN, DOUBLE, STRING, Kind, NotLocal, common, decimal, kind_of, quoted
 from materializer.local.refused import no_form, text_of
+from materializer.local.scope import Scope
 from materializer.local.typed import LIMITS, NULL, Typed, cast, number, text_literal, written
 
 _ARITHMETIC: Final = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.IntDiv: "div", exp.Mod: "%"}
@@ -84,27 +85,6 @@ _READ: Final = frozenset(
 """The parts of nodes that are read here; a node with another part is refused."""
 _WORDS: Final = frozenset({TokenType.NUMBER, TokenType.STRING, TokenType.VAR, TokenType.IDENTIFIER})
 _TYPE_WORDS: Final = re.compile(r"\w+")
-
-
-class Scope(Struct, frozen=True):
-    """The names that an expression may use.
-
-    Args:
-        columns: Type of each column, by name.
-        variables: Expressions by the names of lambda variables.
-        are_rows: Whether aggregates may stand in the expression.
-    """
-
-    columns: Mapping[str, Kind]
-    variables: Mapping[str, Typed] = field(default_factory=dict)
-    are_rows: bool = False
-
-    def find(self, name: str) -> Typed | None:
-        """Return the variable or column of a name, in any case."""
-        found = self.variables.get(name.lower())
-        if found is not None:
-            return found
-        return next((Typed(quoted(n), k) for n, k in self.columns.items() if n.lower() == name.lower()), None)
 
 
 def compiled(sql: str, scope: Scope) -> Typed:

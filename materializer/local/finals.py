@@ -25,7 +25,8 @@ FEW_SPANS: Final = 8
 
 def compiled_text(sql: str, columns: dict[str, Kind]) -> str:
     """Return SQL of DuckDB for an expression of Spark over some columns."""
-    from materializer.local.expressions import Scope, compiled
+    from materializer.local.compiled_before import compiled
+    from materializer.local.scope import Scope
 
     return compiled(sql, Scope(columns)).sql
 

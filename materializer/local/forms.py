@@ -13,8 +13,9 @@ from msgspec.structs import replace
 from materializer.core.aggregates.layout import SIGN
 from materializer.core.compiled.definition import SLICE, Definition, EngineDefinition, key_column
 from materializer.core.engines.time_series import TimeSeries
-from materializer.local.expressions import Scope, compiled
+from materializer.local.compiled_before import compiled
 from materializer.local.kinds import BOOLEAN, INT, VOID, Kind, NotLocal, kind_of
+from materializer.local.scope import Scope
 from materializer.local.typed import Typed, same_zero
 
 if TYPE_CHECKING:

@@ -8,9 +8,10 @@ from sqlglot import exp
 
 from materializer.core.query.nodes import Frame
 from materializer.local.aggregates import LARGEST
-from materializer.local.expressions import Compiler, Scope, parsed
+from materializer.local.expressions import Compiler, parsed
 from materializer.local.kinds import BIGINT, DOUBLE, INT, NotLocal, decimal
 from materializer.local.refused import no_form, text_of
+from materializer.local.scope import Scope
 from materializer.local.typed import Typed, cast, failing
 
 _RANKS: Final[dict[type, str]] = {exp.RowNumber: "row_number", exp.DenseRank: "dense_rank"}

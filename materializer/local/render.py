@@ -25,10 +25,11 @@ from materializer.core.query.nodes import (
     Query,
     Union,
 )
-from materializer.local.expressions import Scope, compiled
+from materializer.local.compiled_before import compiled
 from materializer.local.kinds import BOOLEAN, DOUBLE, Kind, NotLocal, kind_of, quoted
 from materializer.local.over import of_doubles, over
 from materializer.local.passes import OverDoubles, Passed
+from materializer.local.scope import Scope
 from materializer.local.typed import Typed, same_zero
 
 Kinds = Mapping[str, Kind]

@@ -18,8 +18,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from materializer.local.connection import connected
-from materializer.local.expressions import Scope, compiled
+from materializer.local.expressions import compiled
 from materializer.local.kinds import kind_of
+from materializer.local.scope import Scope
 from materializer.spark.query.compute import to_arrow
 from materializer.spark.runtime.session import work_session
 

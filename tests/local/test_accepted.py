@@ -8,8 +8,9 @@ from materializer.core.compiled.resolve import resolve
 from materializer.core.language.parse import parse_definitions
 from materializer.core.spec.spec import AggregateSpec
 from materializer.local.described import accepted
-from materializer.local.expressions import Scope, compiled
+from materializer.local.expressions import compiled
 from materializer.local.kinds import NotLocal, kind_of
+from materializer.local.scope import Scope
 
 SOURCE = (("ts", "timestamp"), ("sym", "string"), ("v", "bigint"), ("x", "double"), ("flag", "boolean"))
 NAMES = [name for name, _ in SOURCE]

@@ -21,8 +21,9 @@ from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, Spa
 from materializer.lake.extent import instants_of
 from materializer.local.clocks import CLOCK_COLUMNS, with_clock
 from materializer.local.connection import Connection, connected
-from materializer.local.expressions import Scope, compiled
+from materializer.local.expressions import compiled
 from materializer.local.kinds import kind_of
+from materializer.local.scope import Scope
 from tests.grids import FROM, STAMP, TO, ZONES, instants, make_grid
 
 ARROW = {

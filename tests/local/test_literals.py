@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from materializer.core.dialect import DIALECT
 from materializer.local.connection import opened
-from materializer.local.expressions import Scope, compiled
+from materializer.local.expressions import compiled
 from materializer.local.kinds import NotLocal
+from materializer.local.scope import Scope
 from materializer.spark.runtime.session import work_session
 from tests.literals import LITERALS
 

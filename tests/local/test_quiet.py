@@ -11,7 +11,8 @@ from tests.paths import ROOT
 SCRIPT = """
 import itertools
 from materializer.core.sql.functions import AGGREGATES, SCALARS, UNSUPPORTED_AGGREGATES
-from materializer.local.expressions import Scope, compiled
+from materializer.local.expressions import compiled
+from materializer.local.scope import Scope
 from materializer.local.kinds import Kind, NotLocal, bugs_left_to_spark, kind_of
 
 COLUMNS = {"i": "int", "d": "double", "x": "string", "ts": "timestamp"}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from materializer.local.connection import opened
-from materializer.local.expressions import Scope, compiled
+from materializer.local.expressions import compiled
 from materializer.local.kinds import kind_of
+from materializer.local.scope import Scope
 
 
 def first_of(columns: int) -> tuple[str, Scope]:

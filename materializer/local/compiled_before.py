@@ -1,0 +1,123 @@
+"""Expressions that this user's processes compiled before: to load the parser takes longer than to compute a late row.
+
+The compiled form of a text depends on the text, the types of the columns that it may name, and on the compiler. All three are in the
+key, the compiler by its files, so that another release, or a changed one, finds nothing. Refusals are remembered, too.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+from contextlib import suppress
+from functools import cache
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from materializer import core
+from materializer.lake.hostile import content_beside
+from materializer.local.kinds import NotLocal
+from materializer.local.scope import Scope
+from materializer.local.typed import Typed
+from materializer.machine import cache_dir
+
+NAME: Final = "compiled-before.json"
+MOST_TEXTS: Final = 4_096
+"""Texts that are remembered, the last ones that were compiled."""
+MOST_LENGTH: Final = 4_000
+"""Characters of a text and of its form; longer ones are compiled each time."""
+
+
+class _Remembered(Struct):
+    """What was compiled.
+
+    Args:
+        by: The digest of the compiler.
+        texts: The form of each text, or why it has none, by the digest of the text and its scope.
+        is_new: Whether this process compiled one of them.
+    """
+
+    by: str
+    texts: dict[str, Typed | str] = {}
+    is_new: bool = False
+
+
+def compiled(sql: str, scope: Scope) -> Typed:
+    """Return an expression of Spark's SQL for DuckDB, as :func:`.expressions.compiled` does.
+
+    Args:
+        sql: The text.
+        scope: The columns that it may name.
+
+    Raises:
+        NotLocal: If a part of it is outside the proven set.
+    """
+    if scope.variables:
+        return _compiled(sql, scope)
+    known, key = _remembered(), sha256(repr((sql, scope)).encode()).hexdigest()
+    found = known.texts.get(key)
+    if found is None:
+        try:
+            found = _compiled(sql, scope)
+        except NotLocal as exc:
+            found = str(exc)
+        if len(sql) + len(found if isinstance(found, str) else found.sql) <= MOST_LENGTH:
+            known.texts[key], known.is_new = found, True
+    if isinstance(found, str):
+        raise NotLocal(found)
+    return found
+
+
+def _compiled(sql: str, scope: Scope) -> Typed:
+    from materializer.local import expressions  # noqa: PLC0415 (it loads the parser)
+
+    return expressions.compiled(sql, scope)
+
+
+@cache
+def _remembered() -> _Remembered:
+    """Return what was compiled before, once in a process; it is written when the process ends."""
+    by = _compiler()
+    found = _Remembered(by)
+    with suppress(OSError, RuntimeError, ValueError, msgspec.MsgspecError):  # a user may have no home
+        read = msgspec.json.decode(content_beside(str(cache_dir() / NAME)), type=_Remembered)
+        if read.by == by:
+            found.texts = read.texts
+    atexit.register(remember)
+    return found
+
+
+def remember() -> None:
+    """Write what this process compiled beside what others did. A failure is ignored."""
+    known = _remembered()
+    if not known.is_new:
+        return
+    last = dict(list(known.texts.items())[-MOST_TEXTS:])
+    with suppress(OSError, RuntimeError):
+        folder = cache_dir()
+        folder.mkdir(parents=True, exist_ok=True)
+        with NamedTemporaryFile(dir=folder, prefix=NAME, delete=False) as file:
+            file.write(msgspec.json.encode(_Remembered(known.by, last)))
+        Path(file.name).replace(folder / NAME)
+    known.is_new = False
+
+
+def _compiler() -> str:
+    """Return what changes when the compiler does: name, size and time of its files, and those of the parser's package."""
+    parser = find_spec("sqlglot")
+    folders = [
+        Path(__file__).parent,
+        *(Path(place) for place in core.__path__),
+        *([] if parser is None else [Path(str(parser.origin))]),
+    ]
+    found = []
+    for folder in folders:
+        with suppress(OSError):
+            entries = os.scandir(folder) if folder.is_dir() else [folder]
+            found += [(e.name, (stat := e.stat()).st_size, stat.st_mtime_ns) for e in entries if e.name.endswith(".py")]
+    return sha256(repr(sorted(found)).encode()).hexdigest()
