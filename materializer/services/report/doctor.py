@@ -173,6 +173,8 @@ class Doctor(Struct):
             return
         for code, words in diagnosis.wrong:
             yield DoctorFinding("error", build.name, code, f"next version: {words}", build.mend)
+        for each in tables.withheld_by_gates(build, self.root):
+            yield replace(each, message=f"next version: {each.message}")
         if head.table_id == build.source.table_id and head.version >= build.cursor:
             for each in self._endangered(build, states, properties, head.version):
                 hint = each.hint and f"run 'materializer build {build.name}', or give it up with 'materializer abandon'"
@@ -219,6 +221,7 @@ class Doctor(Struct):
             yield DoctorFinding("warning", state.name, "doctor.registration", problem, hint)
         elif state.table:
             yield DoctorFinding("ok", state.name, "doctor.registration", f"the output is {state.table} in the catalog")
+        yield from tables.withheld_by_gates(state, self.root)
         yield from self._late(state)
         yield from tables.calendar_ends(state)
         yield from self._frozen(state)

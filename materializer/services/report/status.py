@@ -40,6 +40,7 @@ from materializer.services.report.chain import FRESH, Ancestor, Chains
 from materializer.services.report.freshness import Freshness, freshness_of
 from materializer.services.report.history import folded
 from materializer.services.report.source_lateness import SourceLateness, by_source
+from materializer.services.report.withheld import withheld
 from materializer.services.schedule.policies import PolicyState, now_to_look, outside, policy_states
 from materializer.services.versions.progress import (
     NextVersion,
@@ -321,7 +322,7 @@ class Looker(Struct):
             ),
             outside(state, definition, now),
             None if promise is None else freshness_of(promise, [seen, *chains.above(state)], now=now),
-            _withheld(state) & dirty,
+            SpanSet.union(span for each in withheld(state) for span in each.spans) & dirty,
             state.checks[-1] if state.checks else None,
             state.lateness,
             advice_of(state, grid),
@@ -406,19 +407,6 @@ def past_clock(state: AggregateState, definition: Timed, version: int | None, no
     tick = unit(definition.time_type)  # files end a tick after their newest row, cut to whole ticks
     newest = (max((f.end for f in extent.files), default=edge) - 1) // tick * tick
     return PastClock(newest, past.rows, past.files) if past.files else None
-
-
-def _withheld(state: AggregateState) -> SpanSet:
-    """Return the spans that gates withheld or refused, and that no later refresh published."""
-    withheld = SpanSet()
-    for e in state.ended:
-        if e.outcome in ("done", "switched"):
-            pieces = e.verdict.get("held")
-            if withheld or pieces:
-                withheld = (withheld - SpanSet.of(e.window)) | SpanSet.from_json(pieces or [])
-        elif e.verdict:
-            withheld = withheld | SpanSet.of(e.window)
-    return withheld
 
 
 def text(time_type: Shown, instant: int) -> str:

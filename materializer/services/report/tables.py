@@ -16,6 +16,7 @@ from materializer.core.printed import Printed, PrintedList, PrintedTable, facts
 from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.spans import NEG_INF
 from materializer.core.time.trading_days import DAYS
+from materializer.core.time.windows import spans_text
 from materializer.errors import LogGapError
 from materializer.journal.state import AggregateState
 from materializer.lake import places
@@ -23,9 +24,12 @@ from materializer.lake.log import Commit, commits, latest_version, read_commit
 from materializer.lake.notes import note_of
 from materializer.lake.write.commit import PROPERTIES
 from materializer.lake.write.vacuum import hours
+from materializer.services.aggregate import Aggregate
 from materializer.services.definitions.cron import next_due
 from materializer.services.maintenance.maintain import MONTH_HOURS, WEEK_HOURS, TablePlan
+from materializer.services.observe.dirty import dirty_below_newest
 from materializer.services.repair.diagnose import NUMBERS_EXPIRE
+from materializer.services.report.withheld import withheld
 
 SOON_HOURS: Final = 48
 """A version that becomes unreadable sooner than this is a warning."""
@@ -271,3 +275,22 @@ def calendar_ends(state: AggregateState) -> Iterator[DoctorFinding]:
         yield DoctorFinding(
             "warning", state.name, "doctor.calendar", message, "apply the definition again for a newer calendar"
         )
+
+
+def withheld_by_gates(state: AggregateState, root: str) -> Iterator[DoctorFinding]:
+    """Yield a warning for what gates withhold: which buckets, by which checks, and what to do."""
+    dirty = dirty_below_newest(state)
+    for each in withheld(state):
+        if not (spans := each.spans & dirty):
+            continue
+        aggregate, command = Aggregate.of(state, root), "build" if state.builds else "refresh"
+        many = f"{len(spans)} spans: " if len(spans) > 1 else ""
+        where = spans_text(aggregate.definition.grid, spans)
+        failing = aggregate.paths["failing"]
+        rows = f" in {failing}" if places.exists(failing) else ""
+        message = f"the gate withholds {many}{where}; refresh {each.refresh} found: {'; '.join(each.checks)}"
+        hint = (
+            f"look at the failing rows{rows}, correct the source or the suite, and run 'materializer {command} {state.name}' "
+            "again; --publish-anyway REASON publishes it as it is"
+        )
+        yield DoctorFinding("warning", state.name, "doctor.withheld", message, hint)
