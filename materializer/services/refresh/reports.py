@@ -90,10 +90,17 @@ class RefreshReport(Printed, LateStruct, frozen=True):
     waiting: WaitingVersion | None = None
     time_type: Shown = TimeType.TIMESTAMP
 
+    @property
+    def withheld(self) -> SpanSet:
+        """What the gates of its runs withheld, and is dirty afterwards."""
+        pieces = [SpanSet.from_json(run.verdict.get("held", [])) for run in self.runs]
+        return SpanSet.union(span for spans in pieces for span in spans) & self.left
+
     def _tables(self) -> list[PrintedTable]:
         head = f"{self.name}: {self.outcome}, source version {self.source_version}, {self.seconds:.2f} s"
         pairs: list[tuple[str, object]] = [
             ("buckets", span_text(self.window, self.time_type)),
+            ("withheld by its gate", spans_text(self.withheld, self.time_type)),
             ("left dirty", spans_text(self.left, self.time_type)),
             ("dirty below the frozen boundary", spans_text(self.stuck, self.time_type)),
             *(("warning", text) for text in self.warnings),

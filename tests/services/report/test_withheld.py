@@ -9,9 +9,13 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from materializer.adapters.cli.render.refresh import RefreshResult
+from materializer.adapters.cli.render.run import FollowedResult
 from materializer.errors import QualityGateError
 from materializer.services.report.tables import DoctorFinding
 from materializer.services.report.withheld import withheld
+from materializer.services.schedule.following import Followed
+from materializer.services.schedule.policies import PolicyReport
 from tests.services.no_spark import LocalLake, each, view
 
 HOUR = 3_600_000_000
@@ -102,3 +106,30 @@ def test_a_refresh_that_ended_for_another_reason_is_no_refusal(lake: Gated) -> N
 
     assert [] == withheld(replace(state, ended=(aborted,)))
     assert withheld(state) == withheld(replace(state, ended=(done, aborted)))
+
+
+def test_a_refresh_says_what_it_did_not_publish(lake: Gated) -> None:
+    """What it claims to be true leaves out what it withheld; what is dirty for another reason is told apart."""
+    report = lake.opened.refresh("hourly", end="1970-01-01T02:00:00Z")
+    told = " ".join(" ".join(RefreshResult(report, report.time_type).lines(100)).split())
+    followed = FollowedResult(Followed("hourly", PolicyReport("default", "now", report), 0.0), report.time_type)
+
+    hour = "1 span: [1970-01-01T00:00:00Z, 1970-01-01T01:00:00Z)"
+    assert (
+        "true in [the beginning, 1970-01-01T02:00:00Z) except in what its gate withholds, at source version 1" in told
+    )
+    assert f"withheld {hour}; 'materializer doctor hourly' says why" in told
+    assert "stays dirty 1 span: [1970-01-01T02:00:00Z, 1970-01-01T03:00:00Z)" in told
+    [line] = followed.lines(1000)
+    assert "true except in what its gate withholds, at source version 1" in line
+    assert f"; withheld: {hour}; stays dirty: 1 span" in line
+
+
+def test_a_refresh_that_withholds_nothing_says_nothing_of_it(lake: Gated) -> None:
+    """Without a failure, and after its correction."""
+    lake.opened.refresh("hourly")
+    DeltaTable(str(lake.root / "raw")).update(updates={"v": "1"}, predicate="v = 50")
+    report = lake.opened.refresh("hourly")
+
+    assert not report.withheld
+    assert "withh" not in " ".join(RefreshResult(report, report.time_type).lines(100))

@@ -34,7 +34,7 @@ def gate_text(verdict: Mapping[str, Any], kind: Shown) -> str:
     """Return what a gate decided, in one sentence; "" where there was none."""
     parts = [_suite_text(of, verdict[of]) for of in _SUITES if of in verdict]
     if withheld := verdict.get("held"):
-        parts.append(f"held back {spans(SpanSet.from_json(withheld), kind)}")
+        parts.append(f"withheld {spans(SpanSet.from_json(withheld), kind)}")
     if anyway := verdict.get("published_anyway"):
         parts.append(f"published anyway: {anyway['reason']}")
     return "; ".join(parts)

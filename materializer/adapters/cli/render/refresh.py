@@ -84,8 +84,9 @@ class RefreshResult(Result, frozen=True):
             yield from wrapped(f"refresh {n} had not ended and was {outcome} first: {next_}", head, width=width)
         at = f"at source version {r.source_version}"
         window = "" if r.window is None else f" in {span(r.window, kind)}"
+        withheld = r.withheld
         if r.runs:
-            text = self._total(f"{window} {at}")
+            text = self._total(f"{window}{' except in what its gate withholds,' if withheld else ''} {at}")
         elif r.outcome == "up-to-date":
             what = "what is published is up to date" if r.waiting else "up to date"
             text = f"{what}{window} {at}, {duration(r.seconds)}"
@@ -93,7 +94,8 @@ class RefreshResult(Result, frozen=True):
             text = f"nothing done, no whole bucket in the window, {at}, {duration(r.seconds)}"
         yield from wrapped(text, head, width=width)
         pairs = [
-            ("stays dirty", spans(r.left, kind) if r.left else ""),
+            ("withheld", f"{spans(withheld, kind)}; 'materializer doctor {r.name}' says why" if withheld else ""),
+            ("stays dirty", spans(left, kind) if (left := r.left - withheld) else ""),
             ("left out", f"{count(r.null_times, 'row')} whose time is null" if r.null_times else ""),
             ("frozen", self._frozen()),
             ("stuck", stuck_text(r.stuck, kind)),

@@ -77,13 +77,15 @@ class FollowedResult(Result, frozen=True):
 
     def lines(self, width: int) -> Iterator[str]:
         report = self.followed.done.report
+        withheld, left = report.withheld, report.left - report.withheld
         how = "+".join(dict.fromkeys(run.report.strategy for run in report.runs))
         text = (
             f"{how}, read {count(self._sum('rows_read'), 'row')}, wrote {count(self._sum('buckets'), 'bucket')}, "
-            f"true at source version {report.source_version}, {duration(report.seconds)}"
+            f"true{' except in what its gate withholds,' if withheld else ''} at source version {report.source_version}, {duration(report.seconds)}"
         )
-        left = f"; stays dirty: {spans(report.left, self.time_type)}" if report.left else ""
-        yield from wrapped(f"{text}{left}", f"{_now()} {report.name}: ", width=width)
+        rest = f"; withheld: {spans(withheld, self.time_type)}" if withheld else ""
+        rest += f"; stays dirty: {spans(left, self.time_type)}" if left else ""
+        yield from wrapped(f"{text}{rest}", f"{_now()} {report.name}: ", width=width)
         for warning in report.warnings:
             yield from wrapped(warning, "  warning: ", width=width)
 

@@ -156,7 +156,7 @@ def _pairs(s: Status) -> Iterator[tuple[str, str]]:
         yield "computed here", "\n".join(f"no: {part}" for part in s.only_spark) or "yes, what is small"
     yield "log", count(s.entries, "entry", "entries")
     yield "null times", f"{count(s.null_times, 'row')} without a time, left out" if s.null_times else ""
-    yield "held back", f"{spans(s.held, kind)} by the gate" if s.held else ""
+    yield "withheld", f"{spans(s.held, kind)}; 'materializer doctor {s.name}' says why" if s.held else ""
     yield from _retention_pairs(s)
     yield "next version", "" if s.next is None else _next_text(s, s.next)
     back = f"kept; 'materializer rollback {s.name}' publishes the last one again"
