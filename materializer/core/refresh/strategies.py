@@ -38,6 +38,8 @@ SCAN: Final = "scan"
 """The strategy that was asked for if one recompute of the whole window is wanted."""
 STRATEGIES: Final = ("merge", RETRACT, "recompute", BY_KEY, "roll-up", SCAN)
 """The strategies that can be asked for."""
+MOST_REASONS: Final = 3
+"""Most reasons against one strategy that a recompute in the place of several steps has of these."""
 MUCH: Final = 0.8
 """One recompute takes the place of several steps if it takes less than this share of their time."""
 BY_KEYS: Final = "rows of changed keys and stored groups"
@@ -229,9 +231,7 @@ def together(steps: Sequence[Step], facts: Facts, window: SpanSet) -> tuple[Step
     whole, everything = facts.price("recompute", raw, dirty), facts.raw(every)
     scan = facts.price("recompute", everything, every) + facts.write(every - dirty)
     others = [s for s in steps if s not in computed]
-    # what several steps would do with one recompute or rebuild speaks against no other of these
-    apart = sorted({strategy_of(s) for s in computed} - {"recompute", "rebuild"})
-    against = tuple(Rejected(name, f"{len(computed)} steps would take longer", pieces) for name in apart)
+    against = _against(computed, pieces, facts.only)
     least = min(pieces, whole + facts.copy(between))
     causes = dict.fromkeys(s.reason for s in computed if isinstance(s, Recompute) and s.is_rebuild)
     is_rebuild = bool(causes)
@@ -243,6 +243,28 @@ def together(steps: Sequence[Step], facts: Facts, window: SpanSet) -> tuple[Step
         reason = "; ".join((*causes, "one recompute is cheaper than several steps"))
         return (Recompute(dirty, reason, raw, against, is_rebuild, seconds=whole), *others)
     return tuple(steps)
+
+
+def _against(computed: Sequence[Merge | Retract | Recompute], pieces: float, only: str) -> tuple[Rejected, ...]:
+    """Return why one recompute takes the place of some steps: what speaks against these, and then what spoke against others.
+
+    What several steps would do with one recompute or rebuild speaks against no other of these.
+    """
+    same = {"recompute", "rebuild"}
+    longer = f"{len(computed)} steps would take longer" if len(computed) > 1 else "would take longer"
+    why = f"'{only}' was asked for" if only else longer
+    found = {name: Rejected(name, why, pieces) for name in sorted({strategy_of(s) for s in computed} - same)}
+    others: dict[str, dict[Rejected, None]] = {}
+    for rejected in (r for step in computed for r in step.rejected):
+        if rejected.reason and rejected.strategy not in {*same, *found}:
+            others.setdefault(rejected.strategy, {})[rejected] = None
+    for name, each in others.items():
+        reasons = list(dict.fromkeys(r.reason for r in each))
+        more = [f"and {len(reasons) - MOST_REASONS} more reasons"] if len(reasons) > MOST_REASONS else []
+        found[name] = (
+            next(iter(each)) if len(each) == 1 else Rejected(name, "; ".join([*reasons[:MOST_REASONS], *more]))
+        )
+    return tuple(found.values())
 
 
 def _from_changes(kind: _Kind, after: int, entries: Sequence[Entry], facts: Facts) -> tuple[Merge | Retract, str]:

@@ -404,7 +404,11 @@ class EnginePlanner:
             else:
                 cost = Estimate(changed.rows, likely_rows=changed.rows)
                 reason = f"{_counted(changed.rows, 'added row')} merged into the stored results of {keys}"
-            steps.append(Recompute(replaced, reason, cost, changed_rows=changed.rows, windows=windows))
+            rows = estimate(SpanSet.of(Span(work.since, POS_INF))).rows
+            against = (
+                (Rejected("recompute of everything", f"would read {rows:,} raw rows"),) if rows > cost.rows else ()
+            )
+            steps.append(Recompute(replaced, reason, cost, against, changed_rows=changed.rows, windows=windows))
         if others := spans - replaced:
             steps.append(Settle(others))
         return tuple(steps)

@@ -175,6 +175,42 @@ def test_no_reason_speaks_against_what_is_chosen(causes: tuple[Cause, ...], only
     )
 
 
+@pytest.mark.parametrize("only", ["", SCAN])
+def test_one_recompute_keeps_what_spoke_against_others(only: str) -> None:
+    """
+    Of several recomputes in whose place it is: why none of them was a merge, or one of changed keys alone, each reason once.
+    """
+    dear = facts(step=100.0, only=only)
+    fed = Entry(Span(0, 10), 7, Cause.FILES)
+    steps = decide([fed, replace(fed, span=Span(20, 30)), Entry(Span(30, 40), None, Cause.INVALIDATED)], dear)
+    spoke = {r.strategy for s in steps if isinstance(s, Recompute) for r in s.rejected if r.reason}
+
+    [one] = together(steps, dear, WINDOW)
+
+    assert isinstance(one, Recompute)
+    assert "merge" in spoke
+    assert spoke == {r.strategy for r in one.rejected}
+    [merge] = [r.reason for r in one.rejected if r.strategy == "merge"]
+    assert f"{reason_of(Cause.FILES)}; {reason_of(Cause.INVALIDATED)}" == merge
+
+
+def test_one_recompute_names_no_more_than_a_few_reasons() -> None:
+    """
+    Each step in whose place it is may have its own, such as how many rows it would read; the rest are counted.
+    """
+    causes = (Cause.FILES, Cause.INVALIDATED, Cause.FORCED, Cause.DIFFERED, Cause.CONFLICT)
+    dear = facts(step=100.0)
+    steps = decide(
+        [Entry(Span(at, at + 10), None, cause) for at, cause in zip(range(0, 50, 10), causes, strict=True)], dear
+    )
+
+    [one] = together(steps, dear, WINDOW)
+
+    assert isinstance(one, Recompute)
+    [merge] = one.rejected
+    assert [*map(reason_of, causes[:3]), "and 2 more reasons"] == merge.reason.split("; ")
+
+
 def test_dear_copies_become_one_scan() -> None:
     """
     Where many clean buckets lie between, they are computed again in place of being copied; nothing outside the window is.
