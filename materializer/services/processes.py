@@ -71,6 +71,13 @@ def is_dead(lease: Lease, now: float) -> bool:
     return not lease.pid or started(lease.pid) != lease.started
 
 
+def is_own(lease: Lease) -> bool:
+    """Whether this process is, or was, the holder of *lease*."""
+    mine = new_lease(0.0, 0.0)
+    theirs = (lease.host, lease.boot, lease.namespace, lease.pid, lease.started)
+    return theirs == (mine.host, mine.boot, mine.namespace, mine.pid, mine.started)
+
+
 def _boot() -> str:
     """Return the id of the boot of this machine, "" where it cannot be read. All containers of a machine have the same."""
     try:

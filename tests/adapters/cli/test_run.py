@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -20,6 +21,7 @@ from urllib.request import urlopen
 import pytest
 
 from materializer.adapters.cli.app import main
+from materializer.adapters.cli.render.run import EndedResult
 from materializer.services.observe.dirty import dirty_below_newest
 from tests.hints.world import DAILY, World, view
 from tests.paths import ROOT
@@ -34,6 +36,7 @@ class Running:
     def __init__(self, world: World, *more: str) -> None:
         command = [sys.executable, "-m", "materializer", "run", "--every", "100ms", *more, "--lake", str(world.root)]
         env = os.environ | {"PYTHONPATH": str(ROOT)}
+        self.rest = ""
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
 
     def line(self) -> str:
@@ -44,7 +47,7 @@ class Running:
     def end(self, number: int) -> tuple[int, str]:
         """Send a signal; return the exit status and what was printed as an error."""
         self.process.send_signal(number)
-        _, errors = self.process.communicate(timeout=60)
+        self.rest, errors = self.process.communicate(timeout=60)
         return self.process.returncode, errors
 
 
@@ -78,8 +81,8 @@ def running(world: World) -> Iterator[Running]:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_follows_until_it_is_asked_to_end(world: World, running: Running, number: int) -> None:
     """
-    A line of JSON for each refresh; a late row is published without another command. A signal ends it with status 0 and no word,
-    and no lease stays.
+    A line of JSON for each refresh; a late row is published without another command. A signal ends it with status 0 and a line of
+    what it did, and no lease stays.
     """
     first: dict[str, Any] = json.loads(running.line())
     world.add([5])
@@ -89,7 +92,45 @@ def test_it_follows_until_it_is_asked_to_end(world: World, running: Running, num
     assert ("hourly", "default", []) == (second["name"], second["policy"], second["left"])
     assert second["lag_seconds"] >= second["seconds"] > 0
     assert (0, "") == running.end(number)
+    ended = json.loads(running.rest)
+    assert [2, 0, []] == [ended[key] for key in ("refreshes", "failures", "leases")]
+    assert ended["ended_after_seconds"] >= first["seconds"] + second["seconds"]
     assert world.state().lease is None
+
+
+def test_people_read_what_it_did(world: World) -> None:
+    """
+    The last line: how long it ran, how often it refreshed and failed, and that no lease is left.
+    """
+    made = Running(world)
+    try:
+        made.line()
+        made.line()
+        made.line()
+        status, errors = made.end(signal.SIGTERM)
+    finally:
+        made.process.kill()
+
+    assert (0, "") == (status, errors)
+    said = made.rest.splitlines()[-1].partition(" ")[2]
+    assert re.fullmatch(r"ended after [\d.]+ m?s: 1 refresh, 0 failed; all leases are given back", said), made.rest
+
+
+@pytest.mark.parametrize(
+    ("leases", "said"),
+    [
+        ([], "all leases are given back"),
+        (["a", "b"], "the lease of a, b is left; the next command takes it over"),
+        (None, "the journal cannot be read, so a lease may be left; the next command takes it over"),
+    ],
+)
+def test_the_last_line_says_which_leases_are_left(leases: list[str] | None, said: str) -> None:
+    """
+    As of a full disk, or of a store that does not answer any more.
+    """
+    [line] = EndedResult(7_200.0, 1_000, 3, leases).lines(200)
+
+    assert line.endswith(f"ended after 2 h 00 min: 1,000 refreshes, 3 failed; {said}")
 
 
 def test_what_fails_is_said_and_tried_again(world: World, running: Running) -> None:
@@ -107,6 +148,7 @@ def test_what_fails_is_said_and_tried_again(world: World, running: Running) -> N
     assert ("hourly", "table.not-found", 1.0) == (said["name"], said["failed"], said["again_in_seconds"])
     assert ("hourly", 1) == (again["name"], again["buckets"])
     assert 0 == status
+    assert [2, 1] == [json.loads(running.rest)[key] for key in ("refreshes", "failures")]
     assert "table.not-found" == json.loads(errors)["error"]["code"]
 
 

@@ -16,8 +16,8 @@ import typer
 from materializer.adapters.cli.call import CommandCall, command
 from materializer.adapters.cli.commands.reporting import port_of
 from materializer.adapters.cli.options import Every, MaybeName, Port, ServeToo
-from materializer.adapters.cli.render.run import AgainResult, FollowedResult, FollowingResult
-from materializer.errors import UsageError
+from materializer.adapters.cli.render.run import AgainResult, EndedResult, FollowedResult, FollowingResult
+from materializer.errors import MaterializerError, UsageError
 from materializer.machine import give_back, share_arenas
 
 PANEL = "Refresh"
@@ -48,7 +48,8 @@ def run(
     seconds = _seconds(every)
     chosen = port_of(serve, port)
     share_arenas()
-    given_back = time.monotonic()
+    given_back = began = time.monotonic()
+    refreshes = failures = 0
     names = [name] if name is not None else call.lake.names()
     followed = {state.aggregate for state in call.lake.policies(name)}
     stop = Event()
@@ -58,13 +59,27 @@ def run(
         )
         for each in call.lake.follow(name, every=seconds, stop=stop):
             if isinstance(each, Failed):
+                failures += 1
                 call.output.fail(each.error)
                 call.output.show(AgainResult(each))
             else:
+                refreshes += 1
                 call.output.show(FollowedResult(each, call.lake.grid(each.aggregate).shown))
             if time.monotonic() - given_back > GIVEN_BACK:
                 give_back()
                 given_back = time.monotonic()
+    call.output.show(EndedResult(time.monotonic() - began, refreshes, failures, _leases(call)))
+
+
+def _leases(call: CommandCall) -> list[str] | None:
+    """Return the aggregates whose lease this process has; None if the journal cannot be read."""
+    from materializer.services.processes import is_own
+
+    try:
+        states = call.lake.journal.view().all.values()
+    except MaterializerError:
+        return None
+    return sorted({s.name for s in states if s.lease is not None and is_own(s.lease)})
 
 
 def _seconds(every: str) -> float:

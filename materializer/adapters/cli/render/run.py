@@ -115,5 +115,37 @@ class AgainResult(Result, frozen=True):
         )
 
 
+@dataclass(frozen=True, slots=True)
+class EndedResult(Result):
+    """What was done until a signal ended it: its seconds, refreshes, failures, and the aggregates whose lease it still has.
+
+    *leases* is None where the journal could not be read to see.
+    """
+
+    is_line: ClassVar[bool] = True
+    seconds: float
+    refreshes: int
+    failures: int
+    leases: Sequence[str] | None
+
+    def form(self) -> dict[str, Any]:
+        return {
+            "at": _now(),
+            "ended_after_seconds": round(self.seconds, 3),
+            "refreshes": self.refreshes,
+            "failures": self.failures,
+            "leases": None if self.leases is None else list(self.leases),
+        }
+
+    def lines(self, width: int) -> Iterator[str]:
+        text = "all leases are given back"
+        if self.leases is None:
+            text = "the journal cannot be read, so a lease may be left; the next command takes it over"
+        elif self.leases:
+            text = f"the lease of {', '.join(self.leases)} is left; the next command takes it over"
+        done = f"{count(self.refreshes, 'refresh', 'refreshes')}, {self.failures:,} failed"
+        yield from wrapped(f"ended after {duration(self.seconds)}: {done}; {text}", f"{_now()} ", width=width)
+
+
 def _now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
