@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -161,11 +161,11 @@ def _groups(names: Sequence[str], kinds: Mapping[str, Kind]) -> str:
 
 
 def _fetched(value: Any, kind: Kind) -> Any:
-    """Return a value as Spark's driver fetches it."""
+    """Return a value as Spark's driver fetches it; an instant keeps its zone."""
     if value is None:
         return None
     if isinstance(value, datetime) and value.tzinfo is not None:
-        return value.astimezone().replace(tzinfo=None)  # in the time zone of this machine
+        return value.astimezone(UTC)
     if kind.element is not None:
         return [_fetched(v, kind.element) for v in value]
     if kind.fields:

@@ -19,7 +19,7 @@ class FailingRow(Struct, frozen=True):
     Args:
         index: Position of the expectation in the suite, or BUILT_IN.
         type: Type of the expectation, or name of the built-in check.
-        values: All columns of the row, as Spark fetches them.
+        values: All columns of the row, as Spark fetches them; in an audit's result timestamps have their zone.
     """
 
     index: int

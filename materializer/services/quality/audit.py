@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from materializer.core.quality.checks import Check
 from materializer.core.quality.compiled import CompiledSuite
@@ -17,6 +18,7 @@ from materializer.core.quality.failing import Failing, FailingRow
 from materializer.core.quality.library import Library
 from materializer.core.quality.suite import Suite
 from materializer.core.quality.verdict import Finding, Verdict
+from materializer.core.time.fetched import zoned
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -105,4 +107,5 @@ def audit(
         findings, failing = [*findings, *answers], failing | where
     findings.sort(key=lambda f: f.index)
     verdict = Verdict(asked.suite.name, tuple(findings), dict(parameters))
-    return AuditResult(verdict, failing.rows, failing.critical_buckets(findings))
+    seen = tuple(replace(row, values=zoned(row.values, rows.columns)) for row in failing.rows)
+    return AuditResult(verdict, seen, failing.critical_buckets(findings))

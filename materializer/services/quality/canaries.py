@@ -25,6 +25,7 @@ from materializer.core.quality.failing import FailingRow
 from materializer.core.quality.verdict import BUILT_IN, Finding, Severity, Verdict
 from materializer.core.refresh.invalidation import Cause, Entry
 from materializer.core.refresh.plan import Plan
+from materializer.core.time.fetched import zoned
 from materializer.core.time.grid import Grid
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
 from materializer.core.time.windows import spans_text
@@ -112,6 +113,7 @@ def look(
     draw = random.Random(plan.id)  # noqa: S311 (which buckets are looked at is no secret)
     chosen = [sample(spans, grid, count, draw) for spans in (plan.spans & inside, clean)]
     findings, rows, shown = [], [], []
+    types = dict(aggregate.definition.output_columns)
     right, differed = [], SpanSet()
     with _comparing(aggregate, engine, plan, again, SpanSet.union(s for spans in chosen for s in spans)) as compared:
         for name, spans in zip((TOUCHED, UNTOUCHED), chosen, strict=True):
@@ -123,7 +125,7 @@ def look(
             if found is not None and found.differing:
                 span_of = aggregate.slice_column("output").span_of
                 wrong = SpanSet.union(grid.cover(span_of(at)) for at in found.buckets) & spans
-                rows += [FailingRow(BUILT_IN, name, values) for values in found.evidence]
+                rows += [FailingRow(BUILT_IN, name, zoned(values, types)) for values in found.evidence]
                 shown += [_words(example) for example in found.examples]
             differed |= wrong
             right.append(buckets - sum(grid.count(s) for s in wrong))

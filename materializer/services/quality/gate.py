@@ -31,6 +31,7 @@ from materializer.core.quality.verdict import Finding, Severity, Verdict
 from materializer.core.refresh.invalidation import Entry
 from materializer.core.refresh.plan import Lane, Plan
 from materializer.core.spec.table_names import quoted
+from materializer.core.time.fetched import plain_text
 from materializer.core.time.spans import Span, SpanSet
 from materializer.core.time.windows import spans_text
 from materializer.errors import CanaryError, DefinitionError, QualityGateError, WriteFencedError
@@ -347,4 +348,4 @@ def _severity(verdict: Verdict, index: int, kind: str) -> str:
 
 
 def _json(values: Mapping[str, Any]) -> str:
-    return json.dumps(values, default=str, separators=(",", ":"))
+    return json.dumps(values, default=plain_text, separators=(",", ":"))

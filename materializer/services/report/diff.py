@@ -15,6 +15,7 @@ from materializer.core.compiled.difference_lines import differences
 from materializer.core.compiled.sample import text_of, typed_where
 from materializer.core.printed import Printed, PrintedTable, facts, spans_text
 from materializer.core.spec.spec import AggregateSpec
+from materializer.core.time.fetched import plain_text
 from materializer.core.time.grid import Grid
 from materializer.core.time.instants import render
 from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
@@ -138,12 +139,12 @@ class DiffReport(Printed, LateStruct, frozen=True):
 
     def _rows_of(self, example: GroupDifference) -> Iterator[tuple[object, ...]]:
         place = ", ".join(
-            f"{name}={render(value, self.grid.shown) if name in self.edges and isinstance(value, int) else value}"
+            f"{name}={render(value, self.grid.shown) if name in self.edges and isinstance(value, int) else plain_text(value)}"
             for name, value in example.place.items()
         )
         here, there = example.here or {}, example.there or {}
         for name in {**here, **there}:
-            yield place, name, str(here.get(name, "–")), str(there.get(name, "–"))
+            yield place, name, plain_text(here.get(name, "–")), plain_text(there.get(name, "–"))
 
 
 class _Side(Struct, frozen=True):

@@ -12,6 +12,7 @@ from materializer.core.compiled.bucket_sql import instant_of_sql
 from materializer.core.compiled.definition import SLICE, Definition
 from materializer.core.engines.compile import label_name
 from materializer.core.spec.table_names import quoted
+from materializer.core.time.fetched import fetched_text
 from materializer.spark.query.compare import DIFFERS, FLOAT_TOLERANCE, Comparison, counted, kind_of
 
 NOT_COMPARED = (SLICE, "revision")
@@ -56,17 +57,20 @@ def compare_results(
     return Comparison(
         rows,
         differing,
-        [_example(row, place, values) for row in rows_found],
+        [_example(row, place, values, dict(definition.output_columns)) for row in rows_found],
         [_evidence(row, place, values) for row in rows_found],
         frozenset(int(row["at"]) for row in slices),
     )
 
 
-def _example(row: dict[str, Any], place: list[str], values: list[str]) -> dict[str, Any]:
+def _example(row: dict[str, Any], place: list[str], values: list[str], types: dict[str, str]) -> dict[str, Any]:
+    def text(column: str, name: str) -> str:
+        return fetched_text(row[column], types[name])
+
     kind = kind_of(row)
     side = "r" if kind == "missing" else "o"
-    columns = {values[i]: (str(row[f"o_v{i}"]), str(row[f"r_v{i}"])) for i in row["wrong"] if i >= 0}
-    where = {name: str(row[f"{side}_p{i}"]) for i, name in enumerate(place)}
+    columns = {values[i]: (text(f"o_v{i}", values[i]), text(f"r_v{i}", values[i])) for i in row["wrong"] if i >= 0}
+    where = {name: text(f"{side}_p{i}", name) for i, name in enumerate(place)}
     return {"kind": kind, "row": where, "columns": columns}
 
 

@@ -20,6 +20,7 @@ from materializer.core.compiled.sample import condition_of
 from materializer.core.compiled.shown import SAME_SHARE
 from materializer.core.spec.spec import Call, Measure
 from materializer.core.spec.table_names import quoted
+from materializer.core.time.fetched import fetched_text
 from materializer.core.time.spans import SpanSet
 from materializer.errors import SparkError
 from materializer.spark.query import compute as c
@@ -214,7 +215,7 @@ def compare(
     return Comparison(
         rows_compared,
         differing_rows,
-        [_example(r, spec.columns, groups) for r in rows_found],
+        [_example(r, spec.columns, groups, dict(definition.output_columns)) for r in rows_found],
         [_evidence(r, spec.columns) for r in rows_found],
         frozenset(int(r["at"]) for r in buckets),
     )
@@ -307,9 +308,10 @@ def _evidence(row: dict[str, Any], columns: tuple[str, ...]) -> dict[str, Any]:
     return {"kind": kind_of(row), "expected": expected, "found": found}
 
 
-def _example(row: dict[str, Any], columns: tuple[str, ...], groups: list[str]) -> dict[str, Any]:
+def _example(row: dict[str, Any], columns: tuple[str, ...], groups: list[str], types: dict[str, str]) -> dict[str, Any]:
     kind = kind_of(row)
     side = "r" if kind == "missing" else "o"
-    shown = {n: str(row[f"{side}_{columns.index(n)}"]) for n in groups}
-    wrong = {columns[i]: (str(row[f"o_{i}"]), str(row[f"r_{i}"])) for i in row["wrong"] if i >= 0}
+    texts = {c: fetched_text(row[c], types[n]) for i, n in enumerate(columns) for c in (f"o_{i}", f"r_{i}")}
+    shown = {n: texts[f"{side}_{columns.index(n)}"] for n in groups}
+    wrong = {columns[i]: (texts[f"o_{i}"], texts[f"r_{i}"]) for i in row["wrong"] if i >= 0}
     return {"kind": kind, "row": shown, "columns": wrong}

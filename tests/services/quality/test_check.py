@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,7 +14,10 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from materializer.adapters.cli.render.check import CheckResult
 from materializer.config import Config
+from materializer.core.spec.spec import Resolution, TimeType
+from materializer.core.time.instants import Epoch
 from materializer.journal.events import Checked
 from tests.services.no_spark import LocalLake, NoSpark
 
@@ -32,6 +38,16 @@ def suite(path: Path, most: int) -> str:
     expectation = {"type": "expect_column_values_to_be_between", "kwargs": kwargs}
     path.write_text(json.dumps({"name": path.stem, "expectations": [expectation]}))
     return str(path)
+
+
+@pytest.fixture
+def machine_of_new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine that has the zone of New York."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "America/New_York")
+        time.tzset()
+        yield
+    time.tzset()
 
 
 @pytest.fixture
@@ -67,6 +83,32 @@ def test_rows_that_fail_are_shown(lake: LocalLake) -> None:
     counts = [r.verdict.findings[-1].unexpected_count for r in (everything, window)]
     assert ([2, 1], [7, 8]) == (counts, sorted(row.values["v"] for row in everything.rows))
     assert [7] == [row.values["v"] for row in window.rows]
+
+
+def test_times_of_rows_that_fail_have_their_zone(lake: LocalLake, machine_of_new_york: None) -> None:
+    """
+    As everywhere, whatever the zone of the machine is: in the report, as text and as JSON.
+    """
+    report = lake.opened.check("hourly", suite=suite(lake.root / "strict.json", 7))
+    shown = CheckResult(report, report.time_type)
+    at = datetime(1970, 1, 1, 2, tzinfo=UTC)
+
+    assert [{"at": at, "v": 8}] == [row.values for row in report.rows]
+    assert "at=1970-01-01T02:00:00Z, v=8" in " ".join(shown.lines(200))
+    assert [{"at": "1970-01-01T02:00:00Z", "v": 8}] == [row["values"] for row in shown.form()["rows"]]
+
+
+def test_times_that_are_parts_of_a_second_are_shown_as_times(lake: LocalLake) -> None:
+    """
+    Of the bucket, where the definition says what a tick is; a number of another column stays one, and JSON has the numbers.
+    """
+    report = lake.opened.check("hourly", suite=suite(lake.root / "strict.json", 7))
+    row = replace(report.rows[0], values={"at": 1_795_132_800_000, "v": 8})
+    kind = Epoch(TimeType.BIGINT, Resolution.MS)
+    shown = CheckResult(replace(report, rows=(row,)), kind, {"at": kind})
+
+    assert "at=2026-11-20T00:00:00Z, v=8" in " ".join(shown.lines(200))
+    assert [row.values] == [each["values"] for each in shown.form()["rows"]]
 
 
 def test_a_row_without_a_bucket_is_found(lake: LocalLake) -> None:

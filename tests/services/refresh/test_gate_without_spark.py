@@ -86,7 +86,7 @@ def test_what_fails_is_not_published(lake: LocalLake) -> None:
 
     assert [] == totals(lake)
     failing = DeltaTable(str(lake.root / "hourly" / "failing")).to_pyarrow_table().to_pylist()
-    assert [{"at": "1970-01-01 00:00:00", "v": 16, "n": 3}] == [json.loads(row["row"]) for row in failing]
+    assert [{"at": "1970-01-01T00:00:00Z", "v": 16, "n": 3}] == [json.loads(row["row"]) for row in failing]
     DeltaTable(str(lake.root / "raw")).update(updates={"v": "1"}, predicate="v = 10")
     lake.opened.refresh("hourly")
     assert [7, 7, 3] == totals(lake)

@@ -130,7 +130,7 @@ def verify(
                     hint=f"'materializer invalidate {name} --all-time' and a refresh compute it again; report what differed",
                 )
             )
-        return VerifyResult(report, call.lake.grid(name).shown)
+        return VerifyResult(report, call.lake.grid(name).shown, call.lake.times(name))
 
     wrong: list[VerifyFailedError] = []
     call.each("verified", call.names(name, is_all=every), one)
@@ -171,7 +171,7 @@ def check(
             wrong.append(
                 QualityCheckError(f"what '{name}' publishes does not meet its expectations: {text}", hint=hint)
             )
-        return CheckResult(report, call.lake.grid(name).shown)
+        return CheckResult(report, call.lake.grid(name).shown, call.lake.times(name))
 
     wrong: list[QualityCheckError] = []
     call.each("checked", call.names(name, is_all=every), one)

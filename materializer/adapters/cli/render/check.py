@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from materializer.adapters.cli.render.result import Result, value_form, window_form
-from materializer.adapters.cli.words import count, duration, span, wrapped
+from msgspec import field
+
+from materializer.adapters.cli.render.result import Result, cell, shown_time, value_form, window_form
+from materializer.adapters.cli.words import cell_text, count, duration, span, wrapped
 from materializer.core.time.instants import Shown
 
 if TYPE_CHECKING:
@@ -19,6 +21,8 @@ class CheckResult(Result, frozen=True):
     listing = "checked"
     report: CheckReport
     time_type: Shown
+    times: Mapping[str, Shown] = field(default_factory=dict)
+    """The columns with times of the bucket or window, and how these are shown."""
 
     def form(self) -> dict[str, Any]:
         r = self.report
@@ -47,10 +51,13 @@ class CheckResult(Result, frozen=True):
         for finding in verdict.failed:
             yield from wrapped(finding.words(), f"  {finding.severity:<8}  ", width=width)
         for row in r.rows:
-            values = ", ".join(f"{k}={'null' if v is None else v}" for k, v in row.values.items())
+            values = ", ".join(f"{k}={cell_text(self._text(k, v))}" for k, v in row.values.items())
             yield from wrapped(f"{row.type}: {values}", "  row       ", width=width)
         if r.left_to_spark:
             yield from wrapped(r.left_to_spark, "  by Spark  ", width=width)
         if r.docs:
             yield from wrapped(r.docs, "  page      ", width=width)
         yield f"  {duration(r.seconds)}"
+
+    def _text(self, name: str, value: Any) -> str:
+        return cell(shown_time(value, self.times.get(name)))

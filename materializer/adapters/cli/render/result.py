@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from materializer.core.time.instants import Shown, render
+from materializer.core.time.instants import Epoch, Shown, render
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.structs import AbstractStruct
 
@@ -87,6 +87,17 @@ def value_form(value: Any) -> Any:
             return {str(k): value_form(v) for k, v in value.items()}
         case _:
             return str(value)
+
+
+def shown_time(value: Any, kind: Shown | None) -> Any:
+    """Return a time of a bucket that is stored as a part of a second as text, any other value as it is.
+
+    Examples:
+        >>> from materializer.core.spec.spec import Resolution, TimeType
+        >>> shown_time(1_795_132_800_000, Epoch(TimeType.BIGINT, Resolution.MS)), shown_time(5, TimeType.BIGINT), shown_time(5, None)
+        ('2026-11-20T00:00:00Z', 5, 5)
+    """
+    return render(value, kind) if isinstance(kind, Epoch) and isinstance(value, int) else value
 
 
 def cell(value: Any) -> str:

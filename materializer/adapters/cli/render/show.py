@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from materializer.adapters.cli.render.result import Result, cell, estimate_form, value_form
+from materializer.adapters.cli.render.result import Result, cell, estimate_form, shown_time, value_form
 from materializer.adapters.cli.words import cell_text, count, duration, labelled, size, table, wrapped
 from materializer.core.refresh.plan import Estimate, ReadCost
-from materializer.core.time.instants import Epoch, Shown, render
+from materializer.core.time.instants import Epoch, Shown
 
 if TYPE_CHECKING:
     from materializer.services.refresh.fresh import FreshRead
@@ -107,7 +107,7 @@ def _shown(column: tuple[Any, ...], kind: Shown | None) -> tuple[Any, ...]:
     """Return a column of times that are stored as parts of a second as texts, any other as it is."""
     if not isinstance(kind, Epoch):
         return column
-    return tuple(render(v, kind) if isinstance(v, int) else v for v in column)
+    return tuple(shown_time(v, kind) for v in column)
 
 
 def _rows_form(result: ShowResult | ChangesResult) -> dict[str, Any]:

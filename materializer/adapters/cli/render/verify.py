@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from materializer.adapters.cli.render.result import Result, instant_form, spans_form
+from msgspec import field
+
+from materializer.adapters.cli.render.result import Result, instant_form, shown_time, spans_form
 from materializer.adapters.cli.words import count, duration, instant, labelled, number, spans, wrapped
 from materializer.core.time.instants import Shown
 from materializer.core.time.spans import NEG_INF
@@ -22,6 +24,8 @@ class VerifyResult(Result, frozen=True):
     listing = "verified"
     report: VerifyReport
     time_type: Shown
+    times: Mapping[str, Shown] = field(default_factory=dict)
+    """The columns with times of the bucket or window, and how these are shown."""
 
     def form(self) -> dict[str, Any]:
         r, kind = self.report, self.time_type
@@ -62,8 +66,12 @@ class VerifyResult(Result, frozen=True):
         ]
         yield from labelled(pairs, width=width)
         for difference in r.examples:
-            where = ", ".join(f"{k}={v}" for k, v in difference.row.items())
+            where = ", ".join(f"{k}={self._text(k, v)}" for k, v in difference.row.items())
             what = "; ".join(f"{c} is {was}, should be {wanted}" for c, (was, wanted) in difference.columns.items())
             yield from wrapped(where + (f": {what}" if what else ""), f"  {difference.kind}  ", width=width)
         if r.differing > len(r.examples) > 0:
             yield f"  and {number(r.differing - len(r.examples))} more"
+
+    def _text(self, name: str, value: str) -> str:
+        is_number = value.removeprefix("-").isdigit()  # a null is none
+        return str(shown_time(int(value) if is_number else value, self.times.get(name)))
