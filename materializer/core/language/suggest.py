@@ -22,7 +22,12 @@ from materializer.core.time.instants import render
 _TIMELY: Final = re.compile(
     r"(?i)(^|_)(ts|time|timestamp|datetime|date|day|at|on|when|epoch|event|created|updated|t)($|_)|time|date"
 )
-_SERIAL: Final = re.compile(r"(?i)(^|_)(id|uuid|guid|key|hash|no|nr|number|seq|sequence|offset)$|[a-z](Id|ID|Key)$")
+_SERIAL: Final = re.compile(
+    r"(^|_)(?i:id|ids|pk|fk|uid|uuid|guid|key|hash|no|nr|num|number|seq|sequence|serial|offset|index|idx|zip|sku|ref|code)$"
+    r"|[a-z](Id|ID|Key|No|Nr|Ref)$|(?i:[a-z]{3,}(id|code|number))$"
+)
+_NO_ID: Final = re.compile(r"(?i)(paid|valid|solid|quid|fluid|acid|brid|umid|apid|void|roid|grid|bid)$")
+"""Words that end like one of these."""
 _EPOCHS: Final = {
     Resolution.S: 1,
     Resolution.MS: 1_000,
@@ -55,6 +60,12 @@ MOST_VALUES: Final = 1_000
 """Distinct values that a key has at most."""
 MOST_MEASURED: Final = 3
 """Columns of which measures are proposed."""
+UNIQUE: Final = 0.98
+"""Share of different values from which integers that lie close together are serial numbers."""
+CLOSE: Final = 4
+"""How many times as many integers as rows lie between the lowest and the highest of them; of as many random ones 0.89 are different."""
+LEAST_SERIAL: Final = 100
+"""Rows from which values say that they are serial numbers."""
 _OVERFLOW: Final = 1 << 62
 """Half of what a sum of integers can hold: rows may come."""
 _OF_A_SAMPLE: Final = 1 << 53
@@ -235,7 +246,7 @@ def keys(facts: SourceFacts, time: str) -> tuple[str, ...]:
 
 def _is_amount(column: ColumnFacts) -> bool:
     """Whether an integer counts or measures something, as far as its name and its values say."""
-    return not _SERIAL.search(column.name) and (column.distinct or 0) > 2
+    return not _is_name_of_serial(column.name) and (column.distinct or 0) > 2
 
 
 def groups_of(facts: SourceFacts, names: Sequence[str]) -> int:
@@ -249,18 +260,36 @@ def measures(facts: SourceFacts, time: str, chosen: Sequence[str]) -> tuple[str,
     taken = {"bucket", *(alias_of(name) for name in chosen)}
     found = [f"count(*) AS {free_name('n', taken)}"]
     left = [c for c in facts.columns if c.name.lower() not in {time.lower(), *(k.lower() for k in chosen)}]
-    for column in [c for c in left if _is_number(c)][:MOST_MEASURED]:
+    for column in [c for c in left if _is_number(c, facts.sampled)][:MOST_MEASURED]:
         for function in _functions(column, facts):
             alias = free_name(f"{alias_of(column.name)}_{function}", taken)
             found.append(f"{function}({quoted(column.name)}) AS {alias}")
     return tuple(found)
 
 
-def _is_number(column: ColumnFacts) -> bool:
+def _is_number(column: ColumnFacts, sampled: int) -> bool:
     kind = column.type
-    if kind in _INTEGERS:
-        return not _SERIAL.search(column.name)
+    if kind in _INTEGERS or (kind.startswith("decimal") and _digits(kind)[1] == 0):
+        return not _is_name_of_serial(column.name) and not _is_serial(column, sampled)
     return kind in {"double", "float"} or kind.startswith("decimal")
+
+
+def _is_name_of_serial(name: str) -> bool:
+    """Whether a column is called like what identifies something; its sum says nothing.
+
+    Examples:
+        >>> [name for name in ("order_id", "orderid", "tradeId", "invoice_no", "zipcode", "paid", "is_valid", "bid", "amount") if _is_name_of_serial(name)]
+        ['order_id', 'orderid', 'tradeId', 'invoice_no', 'zipcode']
+    """
+    return _SERIAL.search(name) is not None and _NO_ID.search(name) is None
+
+
+def _is_serial(column: ColumnFacts, sampled: int) -> bool:
+    """Whether integers are serial numbers, as far as their values say: nearly all are different, and hardly one is left out."""
+    rows = sampled - column.nulls
+    if rows < LEAST_SERIAL or column.distinct is None or column.low is None:
+        return False
+    return column.distinct >= UNIQUE * rows and column.high - column.low <= CLOSE * rows
 
 
 def _functions(column: ColumnFacts, facts: SourceFacts) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -99,6 +100,41 @@ def test_sums_that_could_overflow_are_not_proposed(tmp_path: Path) -> None:
 
     assert {"min huge", "max huge", "min wide", "max wide", "min odd", "max odd"} <= functions
     assert not {"sum huge", "sum wide", "avg odd"} & functions
+
+
+IDS = ("order_id", "userid", "tradeId", "invoice_no", "zipcode", "customer_key", "branchNo", "status_code", "pk")
+AMOUNTS = ("amount_paid", "bid", "pieces")
+
+
+@pytest.mark.parametrize(("names", "measured"), [(IDS, ()), (AMOUNTS, AMOUNTS)], ids=["ids", "amounts"])
+def test_what_identifies_something_is_not_added_up(
+    tmp_path: Path, names: tuple[str, ...], measured: tuple[str, ...]
+) -> None:
+    """
+    As its name says: none of its sums, least or greatest values is proposed, also of a decimal without a fraction; of amounts they are.
+    """
+    rng, rows = random.Random(1), 400
+    numbers = {name: (pa.int64(), [rng.randrange(5_000) for _ in range(rows)]) for name in names}
+    account = {"account_id": (pa.decimal128(20, 0), [Decimal(rng.randrange(10**12)) for _ in range(rows)])}
+    answers = looked_at(tmp_path, Shape(rows, {**dict(of(ts="timestamp").columns), **numbers, **account})).answers
+
+    assert {"*", *measured} == {re.findall(r"\((.*?)\)", m)[0] for m in answers.measures}
+
+
+@pytest.mark.parametrize(
+    ("last", "step", "is_added"), [(400, 1, False), (1_200, 3, False), (40_000, 100, True), (50, 1, True)]
+)
+def test_what_is_different_in_each_row_is_not_added_up(tmp_path: Path, last: int, step: int, *, is_added: bool) -> None:
+    """
+    Whatever its name: numbers of which hardly one is left out are given one after the other. Numbers far from each other may be amounts,
+    and a few rows say nothing.
+    """
+    numbers = [5_000_000 + n for n in range(0, last, step)]
+    random.Random(1).shuffle(numbers)
+    kinds = of(rows=len(numbers), ts="timestamp").columns
+    found = looked_at(tmp_path, Shape(len(numbers), {**kinds, "ticket": (pa.int64(), numbers)})).answers
+
+    assert is_added == any("ticket" in measure for measure in found.measures)
 
 
 def test_wishes_are_taken_and_the_rest_is_proposed(tmp_path: Path) -> None:
