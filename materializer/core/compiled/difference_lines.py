@@ -12,6 +12,9 @@ from materializer.core.spec.spec import AggregateSpec, Resolution, TimeType
 from materializer.core.time.grid import build
 from materializer.core.time.trading_days import DAYS, changed
 
+_PARTIAL = "type of the partial p_"
+"""How the part of a definition begins that is the type of a partial which a roll-up reads."""
+
 
 def differences(old: AggregateSpec, new: AggregateSpec) -> tuple[str, ...]:
     """Return the differences between two definitions, one ``-`` and one ``+`` line for each part.
@@ -24,9 +27,13 @@ def differences(old: AggregateSpec, new: AggregateSpec) -> tuple[str, ...]:
     before, after = dict(_parts(old)), dict(_parts(new))
     for part in dict.fromkeys((*before, *after)):
         was, is_now = before.get(part), after.get(part)
-        if was != is_now:
-            lines += [f"- {part}: {was}"] if was else []
-            lines += [f"+ {part}: {is_now}"] if is_now else []
+        if was == is_now:
+            continue
+        if part.startswith(_PARTIAL) and not (was and is_now):  # where it is another one, a measure says so
+            continue
+        shown = f"type of a partial of {new.source}" if part.startswith(_PARTIAL) else part
+        lines += [f"- {shown}: {was}"] if was else []
+        lines += [f"+ {shown}: {is_now}"] if is_now else []
     calendars = [str(dict(spec.params).get(DAYS, "")) for spec in (old, new)]
     return (*lines, *(changed(*calendars) if all(calendars) else ()))
 
@@ -47,6 +54,8 @@ def _parts(spec: AggregateSpec) -> Iterator[tuple[str, str]]:
         yield f"key {key.name}", key.sql
     for measure in spec.measures:
         yield f"measure {measure.name}", measure.formula.fill([call.text for call in measure.formula.calls])
+    if spec.rolls_up is not None:
+        yield from _merged(spec, spec.rolls_up)
     yield "columns", ", ".join(spec.columns)
     yield "where", typed_where(spec) or ""
     yield "sample", text_of(spec)
@@ -58,7 +67,19 @@ def _parts(spec: AggregateSpec) -> Iterator[tuple[str, str]]:
     for name, text in spec.properties:
         yield f"property {name}", text
     for name, text in spec.read_types:
-        yield f"type of {name}", text
+        yield (
+            f"{_PARTIAL}{name[2:]}" if spec.rolls_up is not None and name.startswith("p_") else f"type of {name}",
+            text,
+        )
+
+
+def _merged(spec: AggregateSpec, parent: AggregateSpec) -> Iterator[tuple[str, str]]:
+    """Yield the measures of its parent whose partials a roll-up merges."""
+    used = {arg for m in spec.measures for call in m.formula.calls for arg in call.args}
+    for measure in parent.measures:
+        if measure.name in used:
+            text = measure.formula.fill([call.text for call in measure.formula.calls])
+            yield f"measure {measure.name} of {spec.source}", text
 
 
 def _suite(kind: str, text: str) -> Iterator[tuple[str, str]]:

@@ -8,6 +8,7 @@ from typing import Final
 
 OUTPUT: Final = "output.table"
 """The property that names the output of an aggregate in a catalog."""
+_PARTIALS: Final = re.compile(r"/([^/]+)/partials/[0-9a-f]{32}/?$")
 _PLAIN: Final = re.compile(r"\w+")
 _PART: Final = r"(?:\w+|`(?:[^`]|``)+`)"
 _NAME: Final = re.compile(rf"{_PART}(?:\.{_PART}){{1,2}}")
@@ -24,6 +25,17 @@ def parts_of(name: str) -> tuple[str, ...]:
         return ()
     found = re.findall(_PART, name)
     return tuple(part[1:-1].replace("``", "`") if part.startswith("`") else part for part in found)
+
+
+def table_text(path: str) -> str:
+    """Return the place of a table as people know it: the partials of an aggregate have its name.
+
+    Examples:
+        >>> table_text("/lake/bars/partials/660fbb1b834f4d12a15a1be9f7a321ae"), table_text("/lake/bars/output"), table_text("/data/partials/x")
+        ("the partials of 'bars'", '/lake/bars/output', '/data/partials/x')
+    """
+    found = _PARTIALS.search(path)
+    return path if found is None else f"the partials of '{found[1]}'"
 
 
 def dotted(parts: Iterable[str]) -> str:

@@ -21,6 +21,7 @@ from materializer.core.compiled.sample import text_of
 from materializer.core.language.properties import refusals
 from materializer.core.quality.library import Library
 from materializer.core.spec.spec import AggregateSpec
+from materializer.core.spec.table_names import table_text
 from materializer.core.time.spans import NEG_INF
 from materializer.errors import (
     AmbiguousNameError,
@@ -289,9 +290,7 @@ class Definitions:
         """Return what another definition of the data does to an aggregate, and what building it costs."""
         lines = differences(AggregateSpec.from_json(existing.spec), spec)
         if source != existing.source:
-            lines += tuple(
-                f"{sign} source {s.path} ({s.table_id})" for sign, s in (("-", existing.source), ("+", source))
-            )
+            lines += _sources(existing.source, source)
         change = DefinitionChange(spec.name, "data", lines, source.path, version, reads=Reads(0, 0, 0, 0))
         if lineage.is_materialised(existing):
             checks = waiting.waiting_checks(existing, spec, schemas, source.path)
@@ -329,7 +328,7 @@ class Definitions:
         moved = (
             ()
             if source.path == existing.source.path
-            else (f"- source {existing.source.path}", f"+ source {source.path}")
+            else (f"- source {table_text(existing.source.path)}", f"+ source {table_text(source.path)}")
         )
         change = DefinitionChange(existing.name, kind, differences(old, new) + moved, source.path, existing.cursor)
         return CheckedDefinition(change, new, source, dict(existing.schemas), existing)
@@ -438,3 +437,11 @@ def _of(spec: AggregateSpec, problem: Problem) -> Problem:
 
 def _problem(spec: AggregateSpec, code: str, message: str, hint: str, about: str) -> DefinitionError:
     return DefinitionError([Problem(code, f"{spec.name}: {message}", hint, about=about)])
+
+
+def _sources(old: SourceIdentity, new: SourceIdentity) -> tuple[str, str]:
+    """Return both tables of a changed source; of partials that are other ones since their aggregate changed, when they were made."""
+    was, is_now = (table_text(source.path) for source in (old, new))
+    if was == is_now != new.path:
+        return f"- source {was}, as they were", f"+ source {is_now}, as they are now"
+    return f"- source {was} ({old.table_id})", f"+ source {is_now} ({new.table_id})"

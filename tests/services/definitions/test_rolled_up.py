@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from materializer.adapters.cli.render.apply import ApplyResult
+from materializer.adapters.cli.render.status import StatusResult
+from materializer.core.compiled.difference_lines import differences
+from materializer.core.language.parse import parse_definitions
+from materializer.core.spec.spec import TimeType
 from materializer.errors import DefinitionError
-from tests.services.no_spark import Lake
+from tests.services.no_spark import Lake, LocalLake
 
 HOURS = """
 CREATE MATERIALIZED VIEW hours AS
@@ -126,3 +132,50 @@ def test_an_average_without_its_sum_is_rolled_up_from_both_halves(tmp_path: Path
     behind = [name for name in hourly if name.startswith("p_")][:3]
     assert ["_hi", "_lo"] == [name[-3:] for name in behind[:2]]
     assert set(behind) <= set(daily)
+
+
+def test_what_changed_below_is_said_in_words_that_people_know(tmp_path: Path) -> None:
+    """
+    A roll-up that is applied again after its parent was built anew: the parent's measures, and whose partials are merged. No name of a
+    column or folder of ours is among the words.
+    """
+    hours = "CREATE MATERIALIZED VIEW hours AS SELECT time_bucket('1 hour', ts) AS at, {} AS v FROM raw GROUP BY 1;"
+    lake = LocalLake(tmp_path)
+    lake.add((0, 1), (1, 5))
+    lake.apply(hours.format("sum(v)"), days("rollup(v)"))
+    for name in ("hours", "days"):
+        lake.opened.refresh(name)
+    lake.apply(hours.format("max(v)"))
+    lake.opened.build("hours")
+    [change] = lake.apply(days("rollup(v) + 1"))
+    [status] = lake.opened.status("days")
+
+    assert (
+        "- measure m: rollup(v)",
+        "+ measure m: rollup(v) + 1",
+        "- measure v of hours: sum(v)",
+        "+ measure v of hours: max(v)",
+        "- source the partials of 'hours', as they were",
+        "+ source the partials of 'hours', as they are now",
+    ) == change.differences
+    told = [*ApplyResult((change,)).lines(100), *StatusResult((status,), is_detailed=True).lines(100)]
+    assert "    source the partials of 'hours', changes count from version" in "\n".join(told)
+    assert not [line for line in told if "/partials/" in line or "p_" in line]
+
+
+def test_a_partial_of_another_type_is_named_by_its_aggregate() -> None:
+    """
+    Where the column that it is made of became wider.
+    """
+    [below] = parse_definitions(
+        "CREATE MATERIALIZED VIEW hours AS SELECT time_bucket('1 hour', ts) AS at, max(v) AS v FROM raw GROUP BY 1;"
+    )
+    [above] = parse_definitions(days("rollup(v)"))
+    old, new = (
+        replace(
+            above, rolls_up=below, time_type=TimeType.TIMESTAMP, read_types=(("p_0123456789ab", kind), ("k_x", "int"))
+        )
+        for kind in ("int", "bigint")
+    )
+
+    assert ("- type of a partial of hours: int", "+ type of a partial of hours: bigint") == differences(old, new)

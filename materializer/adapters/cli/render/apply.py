@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from materializer.adapters.cli.render.build import BuildResult
 from materializer.adapters.cli.render.result import DONE, IDLE, Result
 from materializer.adapters.cli.words import count, size, wrapped
+from materializer.core.spec.table_names import table_text
 from materializer.structs import as_dict
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ def _change_lines(change: DefinitionChange, width: int, *, is_dry_run: bool, is_
     yield from wrapped(_kind_text(change, is_dry_run=is_dry_run), f"{change.name}: ", width=width)
     details = list(change.differences)
     if change.kind in {"new", "data"} and change.source:
-        details.insert(0, f"source {change.source}, changes count from version {change.source_version}")
+        details.insert(0, f"source {table_text(change.source)}, changes count from version {change.source_version}")
     if change.sample:
         details.append(change.sample)
     if change.next in {"started", "replaced", "building"} and not is_built:

@@ -15,6 +15,7 @@ from materializer.adapters.cli.words import count, duration, instant, labelled, 
 from materializer.core.policy.policies import describe_offset
 from materializer.core.quality.canaries import CONFIDENCE, Canaries
 from materializer.core.refresh.lateness import Advice, in_words
+from materializer.core.spec.table_names import table_text
 from materializer.core.time.instants import Shown
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
 from materializer.structs import as_dict
@@ -145,7 +146,7 @@ def _pairs(s: Status) -> Iterator[tuple[str, str]]:
     is_behind_above = s.state == "behind" and s.newest == s.cursor
     yield "", s.problem or ("" if is_behind_above else _STATES.get(s.state, ""))
     yield "waits for", "" if s.waits_for is None else _waits_text(s, s.waits_for)
-    yield "source", f"{s.source}\n{newest}, {captured}"
+    yield "source", f"{table_text(s.source)}\n{newest}, {captured}"
     yield "table", "\n".join(filter(None, (s.table, s.table_problem)))
     yield "buckets", s.grid
     yield "rows", "unknown" if s.rows is None else number(s.rows)
