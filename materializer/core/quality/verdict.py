@@ -90,6 +90,18 @@ class Finding(Struct, frozen=True):
         return from_json(cls, data)
 
 
+def critical_words(verdict: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the critical failures of a gate's verdict, as the journal has it: a text for each suite."""
+    found = []
+    for kind in ("output", "source", "canaries"):
+        suite = verdict.get(kind, {})
+        failed = [Finding.from_json(f) for f in suite.get("failed", [])]
+        if words := [f.words() for f in failed if f.severity is Severity.CRITICAL]:
+            name = suite.get("suite") or ("built-in checks" if kind == "output" else kind)
+            found.append(f"{name}: {', '.join(words)}")
+    return tuple(found)
+
+
 class Verdict(Struct, frozen=True):
     """The findings of a suite.
 

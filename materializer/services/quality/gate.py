@@ -258,7 +258,8 @@ class Gate(Struct, frozen=True):
         severities = [_severity(a.verdict, row.index, row.type) for a in audited.values() for row in a.rows]
         rows, lesser = len(severities), sum(severity != Severity.CRITICAL for severity in severities)
         mild = f" ({lesser} of them not critical)" if lesser else ""
-        where = f"; {rows} failing rows{mild} are kept in {aggregate.paths['failing']}" if rows else ""
+        many = "1 failing row is" if rows == 1 else f"{rows} failing rows{mild} are"
+        where = f"; {many} kept in {aggregate.paths['failing']}" if rows else ""
         differed = SpanSet.union(span for found in self.sampled for span in found.differed)
         if differed:
             return self._differing(plan, differed, where, rows)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from materializer.core.quality.verdict import Finding, Severity
+from materializer.core.quality.verdict import critical_words
 from materializer.core.time.spans import SpanSet
 from materializer.journal.state import AggregateState, Ended
-
-_SUITES = ("output", "source", "canaries")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +32,7 @@ def withheld(state: AggregateState) -> list[Withheld]:
         if ended.outcome in {"done", "switched"} or now:
             seen = SpanSet.of(ended.window)
             found = [Withheld(w.spans - seen, w.refresh, w.checks) for w in found if w.spans - seen]
-        found += [Withheld(now, ended.n, tuple(_critical(ended.verdict)))] if now else []
+        found += [Withheld(now, ended.n, critical_words(ended.verdict))] if now else []
     return found
 
 
@@ -44,15 +40,5 @@ def _of(ended: Ended) -> SpanSet:
     """Return what the gate of a refresh did not let through."""
     if ended.outcome in {"done", "switched"}:
         return SpanSet.from_json(ended.verdict.get("held", []))
-    return SpanSet.of(ended.window) if any(_critical(ended.verdict)) else SpanSet()
-
-
-def _critical(verdict: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the critical checks of a verdict that failed, in words."""
-    for kind in _SUITES:
-        suite = verdict.get(kind, {})
-        failed = [Finding.from_json(f) for f in suite.get("failed", [])]
-        name = suite.get("suite") or ("built-in checks" if kind == "output" else kind)
-        words = [f.words() for f in failed if f.severity is Severity.CRITICAL]
-        if words:
-            yield f"{name}: {', '.join(words)}"
+    is_refused = critical_words(ended.verdict) and "published_anyway" not in ended.verdict
+    return SpanSet.of(ended.window) if is_refused else SpanSet()

@@ -9,10 +9,11 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from materializer.core.printed import Printed, PrintedTable, facts, spans_text, tables_of
+from materializer.core.quality.verdict import critical_words
 from materializer.core.refresh.plan import Plan
 from materializer.core.time.instants import Shown
 from materializer.core.time.spans import NEG_INF
-from materializer.errors import NotCoveredError
+from materializer.errors import NotCoveredError, QualityGateError
 from materializer.journal.state import AggregateState
 from materializer.services.aggregate import Aggregate
 from materializer.services.definitions.coverage import Lack, lack_of, required_start
@@ -22,6 +23,8 @@ from materializer.services.refresh.reports import RefreshReport, RunDone
 from materializer.services.refresh.service import Refresher
 from materializer.services.versions.versions import SwitchReport, Versions
 
+SHOWN = 3
+"""Verdicts of runs that a message names."""
 PASSES = 3
 """How often a build continues because the published version was refreshed meanwhile."""
 
@@ -89,7 +92,7 @@ class Builder(Struct):
 
         Raises:
             NothingBuiltError: If there is no next version.
-            QualityGateError: If it began with stored partials and does not meet its expectations.
+            QualityGateError: If it does not meet its expectations, or its gate withholds all that is left to build.
             LeaseHeldError: If another process works on it; nothing was written.
             MaterializerError: If planning, computing or writing fails.
         """
@@ -111,6 +114,7 @@ class Builder(Struct):
             state, build = self._both(name)
             lack = lack_of(state, build, aggregate.definition.grid)
             left = None if left is None else left - len(report.runs)
+            _refuse_withheld(name, report, lack)
             if not lack or left == 0 or not report.runs:
                 break
         built = BuildReport(
@@ -128,3 +132,20 @@ class Builder(Struct):
         """Return the aggregate and its build; raises NothingBuiltError when there is none."""
         state = self.versions.lake.journal.view().named(name)
         return state, self.versions.build_of(state)
+
+
+def _refuse_withheld(name: str, report: RefreshReport, lack: Lack) -> None:
+    """End a build of which nothing is left but what the gate has withheld just now; another pass would only ask it again."""
+    withheld = report.withheld
+    if not withheld or lack.behind is not None or lack.spans - withheld:
+        return
+    words = list(dict.fromkeys(text for run in report.runs for text in critical_words(run.verdict)))
+    more = f" and in {len(words) - SHOWN} more runs" if len(words) > SHOWN else ""
+    raise QualityGateError(
+        f"the next version of '{name}' does not meet its expectations at source version {report.source_version}: "
+        f"{'; '.join(words[:SHOWN])}{more}; its gate withholds {spans_text(withheld, report.time_type, between=', ')}",
+        hint=f"look at the failing rows ('materializer doctor {name}' says where), correct the source or the suite, and build again; "
+        "--publish-anyway REASON publishes it as it is",
+        wrote="the rest of the next version is built; nothing was published",
+        source_version=report.source_version,
+    )

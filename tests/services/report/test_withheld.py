@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from materializer.adapters.cli.render.gate import gate_text
 from materializer.adapters.cli.render.refresh import RefreshResult
 from materializer.adapters.cli.render.run import FollowedResult
+from materializer.core.spec.spec import TimeType
 from materializer.errors import QualityGateError
+from materializer.services.refresh.reports import RunDone
 from materializer.services.report.tables import DoctorFinding
 from materializer.services.report.withheld import withheld
 from materializer.services.schedule.following import Followed
@@ -106,6 +109,28 @@ def test_a_refresh_that_ended_for_another_reason_is_no_refusal(lake: Gated) -> N
 
     assert [] == withheld(replace(state, ended=(aborted,)))
     assert withheld(state) == withheld(replace(state, ended=(done, aborted)))
+
+
+def test_a_build_counts_once_what_its_gate_withholds(lake: Gated) -> None:
+    """
+    Its error names what the line of its run does, by the same rows; the bucket that was withheld is not computed again for it. What was
+    let through stays built, and a correction is built and published.
+    """
+    sql = view("hourly", each("1 hour"), measure="sum(v) AS v, count(*) AS n, max(v) AS most")
+    lake.opened.refresh("hourly", publish_anyway="as an example")
+    lake.apply(sql.replace("\nAS ", "\nTBLPROPERTIES ('quality.on_failure' = 'buckets')\nAS ", 1))
+    runs: list[RunDone] = []
+    with pytest.raises(QualityGateError) as caught:
+        lake.opened.build("hourly", on_run=runs.append)
+
+    [run] = runs
+    assert SAID.format(3).removeprefix("hourly: ") in gate_text(run.verdict, TimeType.TIMESTAMP)
+    hour = "[1970-01-01T00:00:00Z, 1970-01-01T01:00:00Z)"
+    assert f"at source version 1: {SAID.format(3)}; its gate withholds {hour}" in caught.value.message
+    assert "build hourly" in lake.withheld()[0].hint
+    DeltaTable(str(lake.root / "raw")).update(updates={"v": "1"}, predicate="v = 50")
+    assert lake.opened.build("hourly").switched is not None
+    assert [1, 7, 3] == [row["most"] for row in lake.rows_of("hourly")]
 
 
 def test_a_refresh_says_what_it_did_not_publish(lake: Gated) -> None:
