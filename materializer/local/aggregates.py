@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from materializer.core.aggregates.moments import LEAST_SQUARED, MOST_SQUARED
 from materializer.local.kinds import BIGINT, BOOLEAN, DOUBLE, Kind, NotLocal, decimal, quoted
-from materializer.local.refused import no_form
+from materializer.local.refused import called, no_form
 from materializer.local.typed import Compiling, Typed, cast, failing, nulls_first, restored
 
 LARGEST: Final = 2**63 - 1
@@ -38,7 +38,7 @@ def compiled(node: Any, compiler: Compiling) -> Typed:
         node = node.this
     entry = _ENTRIES.get(type(node))
     if entry is None:
-        raise NotLocal(f"the aggregate {getattr(node, 'key', node)}")
+        raise NotLocal(f"the aggregate {called(node)}")
     return entry(node, compiler, only)
 
 

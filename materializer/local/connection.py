@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct, field
 
 from materializer import machine
-from materializer.local.kinds import NotLocal, TooLarge
+from materializer.local.kinds import ASKED, NotLocal, TooLarge
 
 if TYPE_CHECKING:
     import duckdb
@@ -121,9 +122,31 @@ class Connections(Struct):
             connection.duckdb.close()
             if isinstance(exc, duckdb.Error | pa.ArrowException):
                 kind = TooLarge if isinstance(exc, duckdb.OutOfMemoryException) else NotLocal
-                raise kind(f"{type(exc).__name__}: {str(exc).splitlines()[0]}") from exc
+                raise kind(_words(exc)) from exc
             raise
         free.append(connection)
+
+
+_PREFIX: Final = re.compile(r"^[A-Z]\w+( [A-Z]?\w+)* [Ee]rror: ")
+"""What the library puts before its messages, such as ``Out of Range Error: ``."""
+_USED: Final = re.compile(r"\(([^()]+ used)\)")
+_VALUE: Final = "a value cannot be computed here"
+
+
+def _words(exc: Exception) -> str:
+    """Return an error of a computation in plain words, without what the library calls it."""
+    import duckdb
+
+    first = (str(exc).splitlines() or [""])[0]
+    text = _PREFIX.sub("", first)
+    if isinstance(exc, duckdb.OutOfMemoryException):
+        used = _USED.search(first)
+        return f"it needs more memory than it may take here{f', {used[1]}' if used else ''} (local_memory)"
+    if ASKED in text:
+        return f"{_VALUE} (it overflows, is divided by zero, or text is no number), and Spark has to say what it is"
+    if isinstance(exc, duckdb.ConversionException | duckdb.OutOfRangeException | duckdb.InvalidInputException):
+        return f"{_VALUE}: {text}"
+    return f"{'DuckDB failed' if isinstance(exc, duckdb.Error) else 'rows cannot be read'}: {text}"
 
 
 CONNECTIONS: Final = Connections()

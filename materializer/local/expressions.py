@@ -23,7 +23,7 @@ from materializer.core.dialect import SparkSql
 from materializer.local import aggregates, functions
 from materializer.local.arithmetic import arithmetic, compared_as, comparison, negated, positive_modulo, try_divide
 from materializer.local.kinds import BOOLEAN, DOUBLE, STRING, Kind, NotLocal, common, decimal, kind_of, quoted
-from materializer.local.refused import no_form, text_of
+from materializer.local.refused import called, no_form, text_of
 from materializer.local.scope import Scope
 from materializer.local.typed import LIMITS, NULL, Typed, cast, number, text_literal, written
 
@@ -162,7 +162,7 @@ class Compiler(Struct, frozen=True):
         """
         kind = type(node)
         if unread := {name for name, value in node.args.items() if value} - _READ:
-            raise NotLocal(f"{', '.join(sorted(unread))} of {node.key}")
+            raise NotLocal(f"{', '.join(sorted(unread))} of {called(node)}")
         if kind in _ARITHMETIC:
             if any(isinstance(side, exp.Interval) for side in (node.this, node.expression)):
                 raise NotLocal("arithmetic with an interval")

@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from materializer.local.arithmetic import SIGNED_DIGITS
 from materializer.local.kinds import (
+    ASKED,
     BIGINT,
     BINARY,
     BOOLEAN,
@@ -24,7 +25,7 @@ from materializer.local.kinds import (
     common,
     decimal,
 )
-from materializer.local.refused import no_form
+from materializer.local.refused import called, no_form
 from materializer.local.typed import Compiling, Typed, cast, failing, nulls_first, restored, text_literal
 
 Entry: TypeAlias = Callable[[Any, Compiling], Typed]
@@ -43,9 +44,9 @@ def compiled(node: Any, compiler: Compiling) -> Typed:
         entry = _BY_NAME.get(str(node.this).lower())
         name = str(node.this).lower()
     else:
-        entry, name = _BY_NODE.get(type(node)), getattr(node, "key", type(node).__name__)
+        entry, name = _BY_NODE.get(type(node)), ""
     if entry is None:
-        raise NotLocal(f"the function or form {name}")
+        raise NotLocal(f"the function or form {name or called(node)}")
     return entry(node, compiler)
 
 
@@ -60,7 +61,7 @@ def _given(node: Any, compiler: Compiling, *kinds: str) -> list[Typed]:
 def _one(node: Any, compiler: Compiling, *kinds: str) -> Typed:
     value = compiler.of(node.this)
     if value.kind.name not in kinds:
-        raise NotLocal(f"{node.key} of {value.kind.text}")
+        raise NotLocal(f"{called(node)} of {value.kind.text}")
     return value
 
 
@@ -126,10 +127,10 @@ def _shift_right(node: exp.BitwiseRightShift, compiler: Compiling) -> Typed:
 def _greatest_or_least(node: exp.Greatest | exp.Least, compiler: Compiling) -> Typed:
     values = [compiler.of(v) for v in (node.this, *node.expressions)]
     if len(values) == 1:
-        raise NotLocal(f"{node.key} of one value")
+        raise NotLocal(f"{called(node)} of one value")
     kind = common([v.kind for v in values])
     if not (kind.is_number or kind.name in {"date", "timestamp", "timestamp_ntz"}):
-        raise NotLocal(f"{node.key} of {kind.text}")
+        raise NotLocal(f"{called(node)} of {kind.text}")
     name = "greatest" if isinstance(node, exp.Greatest) else "least"
     return Typed(f"{name}({', '.join(cast(v, kind).sql for v in values)})", kind)
 
@@ -256,7 +257,7 @@ def _part(node: Any, compiler: Compiling) -> Typed:
     value = compiler.of(inside)
     is_clock = node.key in {"hour", "minute", "second"}
     if value.kind.name not in ({"timestamp", "timestamp_ntz"} if is_clock else {"date", "timestamp", "timestamp_ntz"}):
-        raise NotLocal(f"{node.key} of {value.kind.text}")
+        raise NotLocal(f"{called(node)} of {value.kind.text}")
     return Typed(f"CAST({node.key}({value.sql}) AS INTEGER)", INT)
 
 
@@ -327,7 +328,7 @@ def _sequence(node: exp.GenerateSeries, compiler: Compiling) -> Typed:
 def _raise(node: exp.Anonymous, _: Compiling) -> Typed:
     if len(node.expressions) != 1:  # what it says is for Spark to say, too
         raise no_form(node)
-    return Typed("error('Spark has to say')", VOID)
+    return Typed(f"error('{ASKED}')", VOID)
 
 
 def _aggregate(node: exp.Reduce, compiler: Compiling) -> Typed:

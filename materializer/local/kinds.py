@@ -15,6 +15,8 @@ from materializer.lake.types import json_of
 BUG: Final = "bug: "
 """How the reason begins for which Spark computes something after an unexpected error of this process."""
 
+ASKED: Final = "Spark has to say"
+"""The error by which a query of this process leaves a value to Spark."""
 INTEGERS: Final = ("tinyint", "smallint", "int", "bigint")
 """The integer types, the narrowest first."""
 MOST_DIGITS: Final = 38

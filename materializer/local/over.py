@@ -10,7 +10,7 @@ from materializer.core.query.nodes import Frame
 from materializer.local.aggregates import LARGEST
 from materializer.local.expressions import Compiler, parsed
 from materializer.local.kinds import BIGINT, DOUBLE, INT, NotLocal, decimal
-from materializer.local.refused import no_form, text_of
+from materializer.local.refused import called, no_form, text_of
 from materializer.local.scope import Scope
 from materializer.local.typed import Typed, cast, failing
 
@@ -42,7 +42,7 @@ def over(sql: str, scope: Scope, window: str) -> Typed:
     if type(tree) in _EXTREMES and not tree.expressions:
         value = compiler.of(tree.this)
         if not (value.kind.is_integer or value.kind.name in _ORDERED):
-            raise NotLocal(f"{tree.key} of {value.kind.text} over a window")
+            raise NotLocal(f"{called(tree)} of {value.kind.text} over a window")
         return Typed(f"{_EXTREMES[type(tree)]}({value.sql}) OVER ({window})", value.kind)
     if isinstance(tree, exp.Count) and not isinstance(tree.this, exp.Distinct) and not tree.expressions:
         what = "*" if isinstance(tree.this, exp.Star) else compiler.of(tree.this).sql

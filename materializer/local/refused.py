@@ -5,16 +5,26 @@ The parser's library warns of what it cannot write in a dialect. The text here i
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, Final
 
 from sqlglot.errors import ErrorLevel
 
 from materializer.local.kinds import NotLocal
 
+_NAMES: Final = {"regexplike": "rlike"}
+
 
 def text_of(node: Any) -> str:
     """Return the text of a part of a tree."""
     return str(node.sql(unsupported_level=ErrorLevel.IGNORE))
+
+
+def called(node: Any) -> str:
+    """Return the name of a function as Spark has it, for a part of a tree that is a call; of another part the parser's word."""
+    text = str(node.sql(dialect="spark", unsupported_level=ErrorLevel.IGNORE))
+    found = re.match(r"\w+(?=\()", text)
+    return found[0].lower() if found else _NAMES.get(node.key, str(node.key))
 
 
 def no_form(node: Any) -> NotLocal:

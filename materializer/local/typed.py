@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 from msgspec import Struct
 
-from materializer.local.kinds import BIGINT, DOUBLE, INTEGERS, VOID, Kind, NotLocal, quoted
+from materializer.local.kinds import ASKED, BIGINT, DOUBLE, INTEGERS, VOID, Kind, NotLocal, quoted
 
 EXACT_DIGITS: Final = 15
 """A decimal of up to this many digits is a whole number below 2^53 over a power of ten that a double holds, so that one
@@ -58,7 +58,7 @@ class Compiling(Protocol):
 
 def failing(condition: str, otherwise: str) -> str:
     """Return SQL that raises where *condition* is true."""
-    return f"CASE WHEN {condition} THEN error('Spark has to say') ELSE {otherwise} END"
+    return f"CASE WHEN {condition} THEN error('{ASKED}') ELSE {otherwise} END"
 
 
 def number(value: int) -> Typed:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from materializer.local.connection import connected
-from materializer.local.expressions import compiled
+from materializer.local.connection import connected, opened
+from materializer.local.expressions import Scope, compiled
 from materializer.local.kinds import NotLocal, kind_of
 from materializer.local.scope import Scope
 
@@ -98,6 +100,44 @@ def test_a_division_by_zero_is_left_to_spark() -> None:
     assert [(None,)] == con.sql(f"SELECT {one} FROM (SELECT NULL::INTEGER AS i, 0::BIGINT AS l)").fetchall()
     with pytest.raises(Exception, match="Spark has to say"):
         con.sql(f"SELECT {one} FROM (SELECT 1::INTEGER AS i, 0::BIGINT AS l)").fetchall()
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("SELECT error('Spark has to say')", "a value cannot be computed here (it overflows, is divided by zero, or text is no number)"),
+        ("SELECT CAST(x AS INTEGER) FROM (VALUES ('seven')) t(x)", "a value cannot be computed here: Could not convert string 'seven' to INT32"),
+        ("SELECT x + 1 FROM (VALUES (9223372036854775807::BIGINT)) t(x)", "a value cannot be computed here: Overflow in addition"),
+        ("SELECT nothing", "DuckDB failed: Referenced column"),
+        ("SELECT max(x) FROM (SELECT list(i) AS x FROM range(100_000_000) t(i))", "it needs more memory than it may take here"),
+    ],
+)  # fmt: skip
+def test_what_fails_is_told_in_plain_words(query: str, said: str) -> None:
+    """
+    Without the names that the library has for its errors.
+    """
+    with pytest.raises(NotLocal) as caught, opened() as connection:
+        connection.query(query)
+
+    assert said in str(caught.value)
+    assert not re.search(r"Exception|Error:|error:", str(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("sql", "name"),
+    [
+        ("regexp_count(x, 'a')", "regexp_count"),
+        ("approx_count_distinct(x)", "approx_count_distinct"),
+        ("greatest(x, x)", "greatest of string"),
+        ("x RLIKE 'a'", "rlike"),
+    ],
+)
+def test_functions_have_the_names_of_spark(sql: str, name: str) -> None:
+    """
+    And not those that the parser has for them.
+    """
+    with pytest.raises(NotLocal, match=name):
+        compiled(sql, scope(are_rows=True))
 
 
 def test_nothing_else_is_read() -> None:
