@@ -64,6 +64,7 @@ class VerifyReport(Printed, Struct, frozen=True):
         seconds: Wall time.
         frozen: Below it nothing was compared, because raw rows may be gone; ``NEG_INF`` when nothing is frozen.
         time_type: Type of its time column, for showing instants.
+        types: Columns of another type than plain Spark gives: the name, the published type, that of plain Spark.
     """
 
     name: str
@@ -77,17 +78,20 @@ class VerifyReport(Printed, Struct, frozen=True):
     seconds: float
     frozen: int = NEG_INF
     time_type: Shown = TimeType.TIMESTAMP
+    types: tuple[tuple[str, str, str], ...] = ()
 
     @property
     def is_equal(self) -> bool:
-        """Whether nothing differs."""
-        return self.differing == 0
+        """Whether nothing differs, no row and no type of a column."""
+        return self.differing == 0 and not self.types
 
     def _tables(self) -> list[PrintedTable]:
         word = (
-            "equal to plain Spark"
-            if self.is_equal
-            else f"{self.differing:,} of {self.rows:,} rows differ from plain Spark"
+            f"{self.differing:,} of {self.rows:,} rows differ from plain Spark"
+            if self.differing
+            else "types of columns differ from plain Spark"
+            if self.types
+            else "equal to plain Spark"
         )
         loose = [name for name, how in self.tolerances.items() if how != "exact"]
         pairs = [
@@ -97,6 +101,7 @@ class VerifyReport(Printed, Struct, frozen=True):
             ("left out", spans_text(self.left_out, self.time_type)),
             ("frozen below", None if self.frozen == NEG_INF else render(self.frozen, self.time_type)),
             ("not exactly", ", ".join(loose)),
+            ("types", "\n".join(f"{name}: {ours}, {theirs} of plain Spark" for name, ours, theirs in self.types)),
             ("took", f"{self.seconds:.2f} s"),
         ]
         return [
@@ -147,6 +152,7 @@ class Verifier(Struct):
         stored = asked & frozen_bound.raw_spans(state)
         compared = stored - dirty if aggregate.definition.engine is None else stored & reflected(state)
         rows, differing, found = 0, 0, []
+        types: tuple[tuple[str, str, str], ...] = ()
         if compared:
             extent = files(
                 state.source.path, state.cursor, aggregate.definition.spec.time_column, aggregate.definition.time_type
@@ -167,7 +173,7 @@ class Verifier(Struct):
                 partials=aggregate.paths["partials"],
                 frozen=state.frozen,
             )
-            rows, differing, found = result.rows, result.differing, result.examples
+            rows, differing, found, types = result.rows, result.differing, result.examples, result.types
         return VerifyReport(
             state.name,
             state.cursor,
@@ -180,4 +186,5 @@ class Verifier(Struct):
             time.perf_counter() - began,
             state.floor,
             aggregate.definition.grid.shown,
+            types,
         )

@@ -13,7 +13,7 @@ from materializer.core.compiled.definition import SLICE, Definition
 from materializer.core.engines.compile import label_name
 from materializer.core.spec.table_names import quoted
 from materializer.core.time.fetched import fetched_text
-from materializer.spark.query.compare import DIFFERS, FLOAT_TOLERANCE, Comparison, counted, kind_of
+from materializer.spark.query.compare import DIFFERS, FLOAT_TOLERANCE, Comparison, counted, kind_of, other_types
 
 NOT_COMPARED = (SLICE, "revision")
 """Columns that describe how a row is stored, not its content."""
@@ -60,6 +60,7 @@ def compare_results(
         [_example(row, place, values, dict(definition.output_columns)) for row in rows_found],
         [_evidence(row, place, values) for row in rows_found],
         frozenset(int(row["at"]) for row in slices),
+        other_types(published, expected, [*place, *values]),
     )
 
 

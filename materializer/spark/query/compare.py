@@ -81,6 +81,7 @@ class Comparison(Struct, frozen=True):
         examples: Some of these rows: kind, row (bucket and keys as text), columns (published, reference).
         evidence: The same rows whole: kind, the expected row and the row found (None if there is no such row).
         buckets: Every bucket with a differing row, as an instant of the requested column.
+        types: Columns of another type: the name, the published type and that of the reference form.
     """
 
     rows: int
@@ -88,6 +89,7 @@ class Comparison(Struct, frozen=True):
     examples: list[dict[str, Any]] = field(default_factory=list)
     evidence: list[dict[str, Any]] = field(default_factory=list)
     buckets: frozenset[int] = frozenset()
+    types: tuple[tuple[str, str, str], ...] = ()
 
 
 @contextmanager
@@ -206,6 +208,7 @@ def compare(
         both = both.withColumn("wrong", sf.expr("CASE WHEN o IS NULL OR r IS NULL THEN array(-1) END")).withColumn(
             "wrong", sf.coalesce(sf.col("wrong").cast("array<int>"), differing)
         )
+        types = other_types(published, expected, [n for n in spec.columns if n not in spec.edges])
         rows_compared, differing_rows, found = counted(both, examples)
         buckets: list[Any] = []
         if differing_rows and bucket is not None:
@@ -218,7 +221,18 @@ def compare(
         [_example(r, spec.columns, groups, dict(definition.output_columns)) for r in rows_found],
         [_evidence(r, spec.columns) for r in rows_found],
         frozenset(int(r["at"]) for r in buckets),
+        types,
     )
+
+
+def other_types(published: DataFrame, expected: DataFrame, names: Sequence[str]) -> tuple[tuple[str, str, str], ...]:
+    """Return the columns whose types differ, which an equation of their values does not see: the name and both types.
+
+    Whether a column, or a part of it, may be null belongs to no type here.
+    """
+    ours, theirs = ({f.name.lower(): f.dataType.simpleString() for f in of.schema} for of in (published, expected))
+    kinds = ((name, ours[name.lower()], theirs[name.lower()]) for name in names)
+    return tuple(found for found in kinds if found[1] != found[2])
 
 
 def counted(both: DataFrame, examples: int) -> tuple[int, int, list[Row]]:

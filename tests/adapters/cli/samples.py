@@ -335,6 +335,7 @@ VERIFIED = VerifyReport(
     ),
     {"flights": "exact", "mean_delay": "float"},
     4.25,
+    types=(("flights", "int", "bigint"),),
 )
 EQUAL = VerifyReport("flights_hourly", 341, SpanSet.of(WINDOW), SpanSet(), 336_776, 0, (), {"flights": "exact"}, 4.25)
 

@@ -15,6 +15,7 @@ from materializer.adapters.cli.render.refresh import RefreshResult
 from materializer.adapters.cli.render.result import DONE, FOUND, IDLE
 from materializer.adapters.cli.render.show import ShowResult
 from materializer.adapters.cli.render.status import StatusResult
+from materializer.adapters.cli.render.verify import VerifyResult
 from materializer.adapters.cli.words import spans, wrapped
 from materializer.core.language.new_text import Answers
 from materializer.core.language.suggest import ColumnFacts, SourceFacts
@@ -469,3 +470,18 @@ def test_changes_that_are_built_are_shown_before_the_builds() -> None:
     assert "materializer build bars" not in text_of(before)
     assert "bars" not in text_of(after)
     assert ["bars"] == [c["name"] for c in after.form()["changes"]]
+
+
+def test_verify_names_columns_of_another_type():
+    """
+    Beside rows that differ, and where all are equal: that is not equal either.
+    """
+    types = (("flights", "int", "bigint"),)
+    alone = replace(samples.EQUAL, types=types)
+    told = [" ".join(text_of(VerifyResult(r, samples.TS)).split()) for r in (samples.EQUAL, alone, samples.VERIFIED)]
+
+    assert not alone.is_equal
+    assert "types" not in told[0]
+    assert "336,776 rows, but for the types of columns, 4.25 s" in told[1]
+    assert "types of columns differ from plain Spark" in str(alone)
+    assert all("types flights is int, and bigint by plain Spark" in text for text in told[1:])

@@ -124,11 +124,15 @@ def verify(
     def one(name: str) -> VerifyResult:
         report = call.lake.verify(name, start, end)
         if not report.is_equal:
+            what, hint = (
+                f"{report.differing:,} rows",
+                f"'materializer invalidate {name} --all-time' and a refresh compute it again",
+            )
+            if not report.differing:
+                what = f"the types of {', '.join(column for column, _, _ in report.types)}"
+                hint = f"'materializer doctor {name}' says whether something else wrote its tables"
             wrong.append(
-                VerifyFailedError(
-                    f"'{name}' differs from plain Spark in {report.differing:,} rows",
-                    hint=f"'materializer invalidate {name} --all-time' and a refresh compute it again; report what differed",
-                )
+                VerifyFailedError(f"'{name}' differs from plain Spark in {what}", hint=f"{hint}; report what differed")
             )
         return VerifyResult(report, call.lake.grid(name).shown, call.lake.times(name))
 

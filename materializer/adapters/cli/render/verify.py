@@ -46,6 +46,7 @@ class VerifyResult(Result, frozen=True):
                 }
                 for d in r.examples
             ],
+            "types": [{"column": c, "published": ours, "expected": theirs} for c, ours, theirs in r.types],
             "tolerances": r.tolerances,
             "seconds": round(r.seconds, 3),
         }
@@ -56,12 +57,17 @@ class VerifyResult(Result, frozen=True):
             yield f"{r.name}: nothing to compare, all of it is dirty, frozen or not materialised yet"
             return
         against, rows = f"plain Spark at source version {r.source_version}", count(r.rows, "row")
-        text = f"equal to {against}, {rows}" if r.is_equal else f"{number(r.differing)} of {rows} differ from {against}"
+        text = (
+            f"{number(r.differing)} of {rows} differ from {against}" if r.differing else f"equal to {against}, {rows}"
+        )
+        if r.types and not r.differing:
+            text += ", but for the types of columns"
         yield from wrapped(f"{r.name}: {text}, {duration(r.seconds)}", width=width)
         frozen = "" if r.frozen == NEG_INF else f"; below {instant(r.frozen, kind)} raw rows may be gone"
         loose = [f"{measure} {_LOOSE.get(how, how)}" for measure, how in r.tolerances.items() if how != "exact"]
         pairs = [
             ("left out", f"{spans(r.left_out, kind)}{frozen}" if r.left_out else ""),
+            ("types", "; ".join(f"{c} is {ours}, and {theirs} by plain Spark" for c, ours, theirs in r.types)),
             ("compared", "exactly" + (f", but {', '.join(loose)}" if loose else "")),
         ]
         yield from labelled(pairs, width=width)
