@@ -7,7 +7,7 @@ import re
 import pytest
 
 from materializer.local.connection import connected, opened
-from materializer.local.expressions import Scope, compiled
+from materializer.local.expressions import compiled
 from materializer.local.kinds import NotLocal, kind_of
 from materializer.local.scope import Scope
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from materializer.core.quality.verdict import critical_words
 from materializer.core.time.spans import SpanSet
 from materializer.journal.state import AggregateState, Ended
 
 
-@dataclass(frozen=True, slots=True)
-class Withheld:
+class Withheld(Struct, frozen=True):
     """Buckets that a gate withheld or refused, and that no later refresh published.
 
     Args:

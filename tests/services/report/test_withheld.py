@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
+from msgspec.structs import replace
 
 from materializer.adapters.cli.render.gate import gate_text
 from materializer.adapters.cli.render.refresh import RefreshResult

@@ -115,8 +115,7 @@ class AgainResult(Result, frozen=True):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class EndedResult(Result):
+class EndedResult(Result, frozen=True):
     """What was done until a signal ended it: its seconds, refreshes, failures, and the aggregates whose lease it still has.
 
     *leases* is None where the journal could not be read to see.
