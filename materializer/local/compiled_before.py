@@ -59,7 +59,7 @@ def compiled(sql: str, scope: Scope) -> Typed:
     """
     if scope.variables:
         return _compiled(sql, scope)
-    known, key = _remembered(), sha256(repr((sql, scope)).encode()).hexdigest()
+    known, key = remembered(), sha256(repr((sql, scope)).encode()).hexdigest()
     found = known.texts.get(key)
     if found is None:
         try:
@@ -80,9 +80,9 @@ def _compiled(sql: str, scope: Scope) -> Typed:
 
 
 @cache
-def _remembered() -> _Remembered:
+def remembered() -> _Remembered:
     """Return what was compiled before, once in a process; it is written when the process ends."""
-    by = _compiler()
+    by = compiler()
     found = _Remembered(by)
     with suppress(OSError, RuntimeError, ValueError, msgspec.MsgspecError):  # a user may have no home
         read = msgspec.json.decode(content_beside(str(cache_dir() / NAME)), type=_Remembered)
@@ -94,7 +94,7 @@ def _remembered() -> _Remembered:
 
 def remember() -> None:
     """Write what this process compiled beside what others did. A failure is ignored."""
-    known = _remembered()
+    known = remembered()
     if not known.is_new:
         return
     last = dict(list(known.texts.items())[-MOST_TEXTS:])
@@ -107,7 +107,7 @@ def remember() -> None:
     known.is_new = False
 
 
-def _compiler() -> str:
+def compiler() -> str:
     """Return what changes when the compiler does: name, size and time of its files, and those of the parser's package."""
     parser = find_spec("sqlglot")
     folders = [

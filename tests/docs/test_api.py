@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import pydoc
 import re
 import sys
 import typing
@@ -124,6 +125,14 @@ def test_a_report_says_what_is_in_it(name: str) -> None:
     fields = [name for name in cls.__struct_fields__ if not name.startswith("_")]
 
     assert sorted(fields) == sorted(told) or (not told and len(fields) <= 2)
+
+
+@pytest.mark.parametrize("name", sorted(n for n, v in documented().items() if inspect.isclass(v)))
+def test_python_can_tell_of_every_class(name: str) -> None:
+    """
+    ``help()`` ends with no error, though types of fields may not be loaded.
+    """
+    assert name in pydoc.plain(pydoc.render_doc(documented()[name]))
 
 
 @pytest.mark.parametrize("name", sorted(n for n, v in documented().items() if inspect.isfunction(v)))

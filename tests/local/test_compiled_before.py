@@ -25,15 +25,15 @@ TEXT = "coalesce(v, 3) + 1"
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The file of a new cache; this process has read none."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    compiled_before._remembered.cache_clear()
+    compiled_before.remembered.cache_clear()
     yield tmp_path / "materializer" / NAME
-    compiled_before._remembered.cache_clear()
+    compiled_before.remembered.cache_clear()
 
 
 def again() -> None:
     """Let this process be a new one."""
     remember()
-    compiled_before._remembered.cache_clear()
+    compiled_before.remembered.cache_clear()
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +91,7 @@ def test_another_compiler_finds_nothing(monkeypatch: pytest.MonkeyPatch) -> None
     """
     compiled(TEXT, SCOPE)
     again()
-    monkeypatch.setattr(compiled_before, "_compiler", lambda: "another")
+    monkeypatch.setattr(compiled_before, "compiler", lambda: "another")
     refuse(monkeypatch)
 
     with pytest.raises(AssertionError):
@@ -106,11 +106,11 @@ def test_the_compiler_is_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     file.parent.mkdir()
     file.write_text("1")
     monkeypatch.setattr(compiled_before, "__file__", str(file.with_name("compiled_before.py")))
-    before = compiled_before._compiler()
+    before = compiled_before.compiler()
 
     os.utime(file, ns=(1, 1))
 
-    assert before != compiled_before._compiler()
+    assert before != compiled_before.compiler()
 
 
 @pytest.mark.parametrize(
