@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias
 from sqlglot import exp
 
 from materializer.core.aggregates.moments import LEAST_SQUARED, MOST_SQUARED
+from materializer.local import sketch_forms
 from materializer.local.kinds import BIGINT, BOOLEAN, DOUBLE, Kind, NotLocal, decimal, quoted
 from materializer.local.refused import called, no_form
 from materializer.local.typed import Compiling, Typed, cast, failing, nulls_first, restored
@@ -19,7 +20,7 @@ Entry: TypeAlias = Callable[[Any, Compiling, str], Typed]
 
 def is_aggregate(node: Any) -> bool:
     """Return whether a node is an aggregate call, with or without a FILTER, that :func:`compiled` may know."""
-    return isinstance(node, exp.Filter) or type(node) in _ENTRIES
+    return isinstance(node, exp.Filter) or _entry(node) is not None
 
 
 def compiled(node: Any, compiler: Compiling) -> Typed:
@@ -36,10 +37,16 @@ def compiled(node: Any, compiler: Compiling) -> Typed:
     if isinstance(node, exp.Filter):
         only = compiler.condition(node.expression.this)
         node = node.this
-    entry = _ENTRIES.get(type(node))
+    entry = _entry(node)
     if entry is None:
         raise NotLocal(f"the aggregate {called(node)}")
     return entry(node, compiler, only)
+
+
+def _entry(node: Any) -> Entry | None:
+    return (
+        sketch_forms.AGGREGATES.get(node.name.lower()) if isinstance(node, exp.Anonymous) else _ENTRIES.get(type(node))
+    )
 
 
 def _call(text: str, only: str, *more: str) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct, field
 
 from materializer import machine
-from materializer.local.kinds import ASKED, NotLocal, TooLarge
+from materializer.local.kinds import ASKED, CALL, NotLocal, TooLarge
 
 if TYPE_CHECKING:
     import duckdb
@@ -61,6 +61,7 @@ class Connection(Struct, frozen=True):
 
     duckdb: duckdb.DuckDBPyConnection
     _names: list[str] = field(default_factory=list)
+    _known: list[str] = field(default_factory=list)
 
     def register(self, name: str, rows: pa.Table) -> None:
         """Make rows a table of the queries that follow."""
@@ -69,6 +70,10 @@ class Connection(Struct, frozen=True):
 
     def query(self, sql: str) -> pa.Table:
         """Return the rows of a query."""
+        if CALL in sql and not self._known:
+            from materializer.local import sketch_calls
+
+            self._known.extend(sketch_calls.make_known(self.duckdb))
         return self.duckdb.sql(sql).to_arrow_table()
 
     def prepared(self, statement: Statement) -> str:

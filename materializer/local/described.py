@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
+from decimal import Decimal
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -18,6 +21,10 @@ from materializer.errors import DefinitionError
 from materializer.local.compiled_before import compiled
 from materializer.local.kinds import Kind, NotLocal, bugs_left_to_spark, kind_of
 from materializer.local.scope import Scope
+
+_SHARE: Final = re.compile(r"0|1|1\.0|0?\.\d{1,9}")
+_ARRAY: Final = re.compile(r"array\s*\(([^()]+)\)", re.IGNORECASE)
+_SIZE: Final = re.compile(r"[1-9]\d{0,8}")
 
 
 def described(spec: AggregateSpec) -> Definition:
@@ -77,6 +84,21 @@ def _types(call: Call, scope: Scope) -> tuple[str, ...]:
     return tuple("" if arg == "*" else compiled(arg, scope).kind.text for arg in call.args)
 
 
+def _is_doubtful(call: Call) -> bool:
+    """Return whether Spark may refuse what is written beside the value of a sketch."""
+    ranks, *more = call.args[1:] or ("0.5",)
+    match found.family if (found := find(call.function)) else "":
+        case "hll":
+            return len(call.args) > 1 and not (
+                _SHARE.fullmatch(ranks) and Decimal("0.001") <= Decimal(ranks) <= Decimal("0.39")
+            )
+        case "kll":
+            array = _ARRAY.fullmatch(ranks)
+            shares = array[1].split(",") if array else [ranks]
+            return not all(_SHARE.fullmatch(share.strip()) for share in shares) or not all(map(_SIZE.fullmatch, more))
+    return False
+
+
 def accepted(spec: AggregateSpec, columns: Collection[str]) -> Definition | None:
     """Return a definition with all its types if it is certain that Spark's analysis takes it with these types; else None.
 
@@ -87,7 +109,9 @@ def accepted(spec: AggregateSpec, columns: Collection[str]) -> Definition | None
         columns: The columns of the source.
     """
     calls = list(calls_of(spec))
-    if spec.having is not None or any(call.order_by for call in calls) or not (spec.sql and is_plain(spec, columns)):
+    if spec.having is not None or any(call.order_by or _is_doubtful(call) for call in calls):
+        return None
+    if not (spec.sql and is_plain(spec, columns)):
         return None
     try:
         definition = described(spec)

@@ -171,14 +171,14 @@ class Compiler(Struct, frozen=True):
             return comparison(_COMPARISONS[kind], self.of(node.this), self.of(node.expression))
         if kind in _BITS:
             return self._bits(_BITS[kind], node)
-        method = getattr(self, f"_{kind.__name__.lower()}", None)
-        if method is not None:
-            found: Typed = method(node)
-            return found
         if aggregates.is_aggregate(node):
             if not self.scope.are_rows:
                 raise NotLocal("an aggregate inside another")
             return aggregates.compiled(node, Compiler(replace(self.scope, are_rows=False)))
+        method = getattr(self, f"_{kind.__name__.lower()}", None)
+        if method is not None:
+            found: Typed = method(node)
+            return found
         return functions.compiled(node, self)
 
     def condition(self, node: Any) -> str:

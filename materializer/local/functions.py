@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from sqlglot import exp
 
+from materializer.local import sketch_forms
 from materializer.local.arithmetic import SIGNED_DIGITS
 from materializer.local.kinds import (
     ASKED,
@@ -304,6 +305,22 @@ def _transform(node: exp.Transform, compiler: Compiling) -> Typed:
     return Typed(f"list_transform({values.sql}, lambda {name}: {body.sql})", Kind("array", element=body.kind))
 
 
+def _zip_with(node: exp.Anonymous, compiler: Compiling) -> Typed:
+    if len(node.expressions) != 3 or not isinstance(node.expressions[2], exp.Lambda):
+        raise no_form(node)
+    lists = [compiler.of(v) for v in node.expressions[:2]]
+    variables = [v.name for v in node.expressions[2].expressions]
+    elements = [v.kind.element for v in lists if v.kind.element is not None]
+    if len(elements) != 2 or len(variables) != 2:
+        raise no_form(node)
+    (pair, _) = compiler.names(2)
+    typed = {name: Typed(f"{pair}[{i}]", k) for i, (name, k) in enumerate(zip(variables, elements, strict=True), 1)}
+    body = compiler.with_variables(typed).of(node.expressions[2].this)
+    a, b = (v.sql for v in lists)
+    made = f"list_transform(list_zip({a}, {b}), lambda {pair}: {body.sql})"
+    return Typed(f"(CASE WHEN {a} IS NOT NULL AND {b} IS NOT NULL THEN {made} END)", Kind("array", element=body.kind))
+
+
 def _sequence(node: exp.GenerateSeries, compiler: Compiling) -> Typed:
     start, stop, given = (node.args.get(name) for name in ("start", "end", "step"))
     ends = [compiler.of(start), compiler.of(stop)]
@@ -391,4 +408,6 @@ _BY_NAME: Final[dict[str, Entry]] = {
     "date_from_unix_date": _date_from_unix_date,
     "get": _get,
     "raise_error": _raise,
+    "zip_with": _zip_with,
+    **sketch_forms.SCALARS,
 }

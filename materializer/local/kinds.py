@@ -17,6 +17,10 @@ BUG: Final = "bug: "
 
 ASKED: Final = "Spark has to say"
 """The error by which a query of this process leaves a value to Spark."""
+
+CALL: Final = "mz_python_"
+"""How the names of DuckDB's functions begin that are ours, in Python."""
+
 INTEGERS: Final = ("tinyint", "smallint", "int", "bigint")
 """The integer types, the narrowest first."""
 MOST_DIGITS: Final = 38

@@ -102,6 +102,9 @@ def cast(value: Typed, to: Kind) -> Typed:
         return plain
     if {of.name, to.name} <= {"date", "timestamp", "timestamp_ntz"}:
         return plain
+    if of.element is not None and to.element is not None:
+        each = cast(Typed("mz_c", of.element), to.element)
+        return Typed(f"list_transform({value.sql}, lambda mz_c: {each.sql})", to)
     raise NotLocal(f"CAST({of.text} AS {to.text})")
 
 

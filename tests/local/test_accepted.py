@@ -34,6 +34,17 @@ def test_a_plain_definition_has_its_types() -> None:
     assert [("double",), ("bigint",)] == [call.types for m in found.spec.measures for call in m.formula.calls]
 
 
+def test_sketches_have_their_types() -> None:
+    """
+    Where what is written beside the value is a number that Spark takes for certain.
+    """
+    calls = "approx_percentile(v, array(0.1, 0.5), 100) AS p, approx_percentile(x, 1) AS q, approx_count_distinct(sym, 0.02) AS n"
+    found = accepted(spec(f"{HEAD}, {calls} FROM src GROUP BY 1"), NAMES)
+
+    assert found is not None
+    assert (("p", "array<bigint>"), ("q", "double"), ("n", "bigint")) == found.output_columns[1:]
+
+
 LEFT = {
     "a condition that is none": f"{HEAD}, sum(v) AS s FROM src WHERE v GROUP BY 1",
     "a filter that is none": f"{HEAD}, sum(v) FILTER (WHERE x) AS s FROM src GROUP BY 1",
@@ -61,7 +72,12 @@ LEFT = {
     "a number beyond its suffix": f"{HEAD}, max(128Y) AS s FROM src GROUP BY 1",
     "a number beyond all": f"{HEAD}, max(99999999999999999999L) AS s FROM src GROUP BY 1",
     "texts as numbers": f"{HEAD}, sum(sym) AS s FROM src GROUP BY 1",
-    "what has no local form": f"{HEAD}, approx_percentile(x, 0.5) AS s FROM src GROUP BY 1",
+    "what has no local form": f"{HEAD}, max(reverse(sym)) AS s FROM src GROUP BY 1",
+    "a rank beyond all": f"{HEAD}, approx_percentile(x, 1.5) AS s FROM src GROUP BY 1",
+    "a rank among others that is none": f"{HEAD}, approx_percentile(x, array(0.5, NULL)) AS s FROM src GROUP BY 1",
+    "a rank of each row": f"{HEAD}, approx_percentile(x, x) AS s FROM src GROUP BY 1",
+    "an accuracy that is no whole number": f"{HEAD}, approx_percentile(x, 0.5, 99.5) AS s FROM src GROUP BY 1",
+    "an error that is next to none": f"{HEAD}, approx_count_distinct(x, 0.0000001) AS s FROM src GROUP BY 1",
 }
 
 

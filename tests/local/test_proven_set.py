@@ -72,6 +72,14 @@ SCALARS = {
         "sequence(pmod(l, 9L), pmod(m, 9L), 3L)", "CASE WHEN i = 1 THEN CAST(raise_error('no') AS INT) ELSE i END",
         "aggregate(array(named_struct('n', 1L), named_struct('n', 2L)), named_struct('n', 0L), (a, b) -> named_struct('n', a.n + b.n), a -> a.n * 2L)",
     ],
+    "hashes": [
+        *(f"xxhash64({name})" for name in "tsilpfdbxzu"), "xxhash64(ts)", "xxhash64(n)", "xxhash64(concat(x, y, x, 'abcdefghijklmnopqrstuvwxyz0123456789'))",
+        "if((i) IS NULL, NULL, xxhash64((i)))",
+    ],
+    "lists": [
+        "CAST(array(i, j) AS array<double>)", "CAST((array(0.1, 0.9)) AS array<double>)", "zip_with(array(i, j), array(l, m), (v, r) -> if(r > 1 - i / 7, v, 0))",
+        "zip_with(array(d), array(e, 0.5D), (v, r) -> if(i > 0 AND r > 1 - i / l, double('NaN'), v))", "transform(zip_with(array(i), array(j), (a, b) -> a < b), v -> NOT v)",
+    ],
 }  # fmt: skip
 AGGREGATES = [
     "count(*)", "count(i)", "count(i, x)", "count_if(i > 0)", "count(DISTINCT i)", "count(DISTINCT d)", "count(DISTINCT x)", "sum(i)", "sum(l)", "sum(t)",
@@ -90,6 +98,35 @@ AGGREGATES = [
     "array_join(sort_array(collect_list(x)), ',')", "sum(shiftright(l, 32))", "sum(l & 4294967295L)",
     "if(count(i) = 0, NULL, named_struct('n', count(i), 'mean', if(min(i) = max(i), CAST(min(i) AS DOUBLE), avg(CAST(i AS DOUBLE))), 'm2', var_pop(i) * count(i)))",
 ]  # fmt: skip
+
+_RANKS = ("0D", "0.07D", "0.5D", "CAST((0.25) AS double)", "0.99D", "1D")
+SKETCHES = [
+    *(f"hll_sketch_agg(xxhash64({name}), {k})" for name, k in (("l", 12), ("x", 4), ("d", 21), ("p", 7), ("ts", 9))), "hll_sketch_agg(l, 12) FILTER (WHERE b)",
+    *(f"hll_sketch_estimate(hll_union(hll_sketch_agg(xxhash64({v}), {k}), hll_sketch_agg(xxhash64({v}), {k})))" for v, k in (("x", 12), ("l", 4), ("u", 8))),
+    "hll_sketch_estimate(hll_sketch_agg(l, 12))", "kll_sketch_agg_bigint(l, 200)", "kll_sketch_agg_bigint(CAST(i AS BIGINT), 8)", "kll_sketch_agg_float(f, 200)",
+    "kll_sketch_agg_double(d, 200)", "kll_sketch_agg_double(if(isnan(d), double('Infinity'), d), 16)", "kll_sketch_agg_bigint(unix_micros(ts), 200) FILTER (WHERE b)",
+    *(f"kll_sketch_get_n_{kind}(kll_sketch_agg_{kind}({name}, 200))" for name, kind in (("l", "bigint"), ("f", "float"), ("d", "double"))),
+    *(f"kll_sketch_get_quantile_{kind}(kll_sketch_agg_{kind}({name}, 400), {rank})" for name, kind in (("l", "bigint"), ("f", "float"), ("h", "double")) for rank in _RANKS),
+    "kll_sketch_get_quantile_double(kll_sketch_agg_double(d, 400), array(0.07D, 0.57D, 0.29D, 0.9D))",
+    "kll_sketch_get_quantile_bigint(kll_sketch_agg_bigint(l, 400), CAST((array(0.1, 0.9)) AS array<double>))",
+]  # fmt: skip
+
+
+@pytest.mark.one_of(2)
+@pytest.mark.parametrize("first", range(2), ids=["even", "odd"])
+def test_sketches(spark: SparkSession, first: int) -> None:
+    """
+    A sketch says what Spark's says; both give any value only while they drop none.
+    """
+    import pyarrow as pa
+
+    rows = rows_of(COLUMNS, 400, seed=3)
+    groups = [min(i % 40, (i * 7) % 23) if i % 3 else 99 for i in range(rows.num_rows)]
+    rows = rows.append_column("g", pa.array(groups, pa.int64()))
+    found = compare_aggregates(spark, COLUMNS, rows, SKETCHES[first::2])
+
+    assert [] == found.wrong
+    assert [] == [sql for sql, count in found.answered.items() if not count]
 
 
 @pytest.mark.one_of(3)

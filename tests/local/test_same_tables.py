@@ -49,6 +49,10 @@ DEFINITIONS = {
         percentile(volume, 0.9) AS p90, sum(volume) FILTER (WHERE is_buy) AS bought, round(sum(fee), 1) AS fees
         FROM trades GROUP BY time_bucket('1 month', ts), CASE WHEN volume > 500 THEN 'large' ELSE 'small' END
         HAVING count(*) > 2""",
+    "sketches": """SELECT time_bucket('1 day', ts) AS day, approx_count_distinct(sym) AS names, approx_count_distinct(price, 0.1) AS prices,
+        approx_count_distinct(fee) AS fees, approx_count_distinct(ts) AS times, approx_percentile(price, array(0.1, 0.5, 0.9)) AS ranks,
+        approx_percentile(volume, 0.5) FILTER (WHERE is_buy) AS middle, approx_percentile(fee, 0.25, 100) AS low, approx_percentile(ts, 0.5) AS noon,
+        approx_percentile(seq, array(0.5)) AS middles, count(*) AS n FROM trades GROUP BY time_bucket('1 day', ts)""",
 }
 
 

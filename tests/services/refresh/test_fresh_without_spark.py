@@ -87,7 +87,7 @@ class AsksSpark(NoSpark):
     ("bound", "measure"),
     [
         ({"config": Config(executor="spark")}, "sum(v) AS v"),
-        ({}, "approx_count_distinct(v) AS v"),
+        ({}, "max(hash(v)) AS v"),
         ({"rows": 1}, "sum(v) AS v"),
     ],
 )

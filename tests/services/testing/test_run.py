@@ -239,7 +239,7 @@ def test_a_pipe_in_a_folder_is_not_read(desk: Desk, folder: str) -> None:
 @pytest.mark.parametrize(
     ("measure", "error", "words"),
     [
-        ("approx_percentile(price, 0.5) AS middle", NotLocalError, "--executor auto"),
+        ("max(reverse(sym)) AS last", NotLocalError, "--executor auto"),
         ("sum(sym) AS total", DefinitionError, "sym"),
     ],
 )
