@@ -77,26 +77,20 @@ class Kll:
         Raises:
             SketchError: If they are none.
         """
+        kept = DTYPES[kind]
         try:
-            found = cls._read(data, DTYPES[kind])
-        except (struct.error, IndexError) as exc:
+            ints, version, family, flags, k, m = _HEAD.unpack_from(data)
+            marks = ints, version, flags & (_EMPTY | _SINGLE)
+            if family == _KLL and m == _M and k >= _M:
+                if marks == (2, 1, _EMPTY) and len(data) == 8:
+                    return cls(data, 0, np.empty(0, kept), (), 0, 0)
+                if marks == (2, 2, _SINGLE) and len(data) == 8 + kept.itemsize:
+                    items = _numbers(data, kept, 8)
+                    return cls(data, 1, items, (1,), items[0], items[0])
+                if marks == (5, 1, 0):
+                    return cls._full(data, kept, k, flags)
+        except struct.error as exc:
             raise SketchError(_words(data)) from exc
-        if found.items.dtype.kind == "f" and np.isnan([*found.items, found.least, found.greatest]).any():
-            raise SketchError("a quantile sketch with NaN")
-        return found
-
-    @classmethod
-    def _read(cls, data: bytes, kept: np.dtype[Any]) -> Kll:
-        ints, version, family, flags, k, m = _HEAD.unpack_from(data)
-        if family == _KLL and m == _M and k >= _M:
-            marks = flags & (_EMPTY | _SINGLE)
-            if (ints, version, marks, len(data)) == (2, 1, _EMPTY, 8):
-                return cls(data, 0, np.empty(0, kept), (), 0, 0)
-            if (ints, version, marks, len(data)) == (2, 2, _SINGLE, 8 + kept.itemsize):
-                items = np.frombuffer(data, kept, offset=8)
-                return cls(data, 1, items, (1,), items[0], items[0])
-            if (ints, version, marks) == (5, 1, 0):
-                return cls._full(data, kept, k, flags)
         raise SketchError(_words(data))
 
     @classmethod
@@ -107,15 +101,17 @@ class Kll:
             raise SketchError(_words(data))
         edges = [*struct.unpack_from(f"<{levels}I", data, 20), _capacity(k, levels)]
         counts = tuple(b - a for a, b in pairwise(edges))
-        items = np.frombuffer(data, kept, offset=first)
+        items = _numbers(data, kept, first)
         weight = sum(count << level for level, count in enumerate(counts))
         if min(counts) < 0 or weight != n or len(items) != 2 + sum(counts):
             raise SketchError(_words(data))
-        steps = np.flatnonzero(items[3:] < items[2:-1]) + 1  # where a value is less than the one before it
-        starts = np.cumsum(counts)[:-1]
-        if not flags & _LEVEL_ZERO_SORTED:
-            steps = steps[steps >= counts[0]]
-        if not np.isin(steps, starts).all() or items[0] > items[1]:
+        if levels > 1 or flags & _LEVEL_ZERO_SORTED:
+            steps = np.flatnonzero(items[3:] < items[2:-1]) + 1  # where a value is less than the one before it
+            if not flags & _LEVEL_ZERO_SORTED:
+                steps = steps[steps >= counts[0]]
+            if not np.isin(steps, np.cumsum(counts)[:-1]).all():
+                raise SketchError(_words(data))
+        if items[0] > items[1]:
             raise SketchError(_words(data))
         return cls(data, n, items[2:], counts, items[0], items[1])
 
@@ -127,6 +123,10 @@ class Kll:
         """
         if not self.n or not all(0 <= r <= 1 for r in ranks):
             raise SketchError(f"ranks {list(ranks)} of a sketch of {self.n} values")
+        if len(self.counts) == 1:
+            items = np.sort(self.items)
+            if items[0] == self.least and items[-1] == self.greatest:
+                return items[[max(1, min(self.n, self._place(r))) - 1 for r in ranks]]
         order = np.argsort(self.items, kind="stable")
         items = self.items[order]
         weights = np.repeat(np.left_shift(1, np.arange(len(self.counts), dtype=np.int64)), self.counts)[order]
@@ -146,6 +146,18 @@ class Kll:
         if self.n <= _ROUNDED:
             place = math.floor(place * _ROUNDED + 0.5) / _ROUNDED
         return math.ceil(place)
+
+
+def _numbers(data: bytes, kept: np.dtype[Any], first: int) -> Numbers:
+    """Return the numbers from a place on; where NaN is one of them, no order of the library holds.
+
+    Raises:
+        SketchError: If it is.
+    """
+    found = np.frombuffer(data, kept, offset=first)
+    if kept.kind == "f" and np.isnan(found).any():
+        raise SketchError("a quantile sketch with NaN")
+    return found
 
 
 def kll_built(values: Numbers, kind: str, k: int) -> bytes:
@@ -243,8 +255,11 @@ def hll_merged(sketches: Sequence[bytes]) -> bytes:
     if len(found) == 1:
         return sketches[0]
     union = datasketches.hll_union(found[0].lg_config_k)
-    for sketch in found:
-        union.update(sketch)
+    try:
+        for sketch in found:
+            union.update(sketch)
+    except _REFUSED as exc:
+        raise SketchError(f"sketches of distinct values that the library does not merge: {exc}") from exc
     return bytes(union.get_result(datasketches.tgt_hll_type.HLL_8).serialize_updatable())
 
 
