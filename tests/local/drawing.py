@@ -230,6 +230,14 @@ class Drawing(Struct, frozen=True):
             lambda: f"{self._one('covar_pop', 'covar_samp', 'corr')}({moved}, {self._one('h', 'k')})",
             lambda: f"{self._one('regr_slope', 'regr_intercept')}({moved}, {self._one('h', 'k')})",
             lambda: f"count_if({self.truth(2)})",
+            lambda: f"approx_count_distinct({self.any(1)}{self._one('', '', ', 0.02', ', 0.3')})",
+            lambda: (
+                f"approx_percentile({self._one(*'tsilkfdhpqu', 'ts', 'n', self.number(1))}, {self._one('0', '0.25', '0.5', '0.9', '1')}"
+                f"{self._one('', ', 100', ', 10')})"
+            ),
+            lambda: (
+                f"approx_percentile({self._one(*'tsilkfdhpq')}, array({self._one('0.5', '0.1, 0.9', '1, 0.28, 0.56')}))"
+            ),
         ]
         if not is_mergeable:
             calls += [

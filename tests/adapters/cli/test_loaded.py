@@ -93,6 +93,22 @@ def test_a_refresh_of_a_late_row_loads_no_spark(lake: Lake) -> None:
 
     assert "without Spark" in text
     assert "duckdb" in modules
+    assert set() == (SPARK | {"pydantic", "rich", "obstore", "pandas", "datasketches"}) & modules
+
+
+def test_a_late_row_of_sketches_loads_no_spark(lake: Lake) -> None:
+    """
+    It loads the library of sketches, which nothing else does.
+    """
+    measures = "approx_count_distinct(v) AS n, approx_percentile(v, 0.5) AS middle"
+    (lake.root / "sketches.sql").write_text(view("sketches", each("1 hour"), measure=measures))
+    loaded(lake, "apply", "sketches.sql")
+    loaded(lake, "refresh", "sketches")
+    lake.add((2, 3))
+    text, modules = loaded(lake, "refresh", "sketches")
+
+    assert "without Spark" in text
+    assert "datasketches" in modules
     assert set() == (SPARK | {"pydantic", "rich", "obstore", "pandas"}) & modules
 
 
