@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct, field
 
 from materializer import machine
-from materializer.local.kinds import ASKED, CALL, NotLocal, TooLarge
+from materializer.local.kinds import ASKED, CALL, SKETCH_ERROR, NotLocal, TooLarge
 
 if TYPE_CHECKING:
     import duckdb
@@ -147,6 +147,9 @@ def _words(exc: Exception) -> str:
     if isinstance(exc, duckdb.OutOfMemoryException):
         used = _USED.search(first)
         return f"it needs more memory than it may take here{f', {used[1]}' if used else ''} (local_memory)"
+    _, _, ours = text.partition(f"{SKETCH_ERROR}: ")
+    if ours:
+        return ours
     if ASKED in text:
         return f"{_VALUE} (it overflows, is divided by zero, or text is no number), and Spark has to say what it is"
     if isinstance(exc, duckdb.ConversionException | duckdb.OutOfRangeException | duckdb.InvalidInputException):

@@ -21,6 +21,9 @@ ASKED: Final = "Spark has to say"
 CALL: Final = "mz_python_"
 """How the names of DuckDB's functions begin that are ours, in Python."""
 
+SKETCH_ERROR: Final = "SketchError"
+"""The error of such a function that says what is wrong by itself."""
+
 INTEGERS: Final = ("tinyint", "smallint", "int", "bigint")
 """The integer types, the narrowest first."""
 MOST_DIGITS: Final = 38
