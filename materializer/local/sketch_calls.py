@@ -102,10 +102,10 @@ def _hll_estimate(found: Column) -> pa.Array:
     return pa.array(made, pa.int64())
 
 
-def _lists(lists: Column, kept: np.dtype[Any]) -> Iterator[sketches.Numbers]:
+def _lists(lists: Column, dtype: np.dtype[Any]) -> Iterator[sketches.Numbers]:
     """Yield the values of each list; a null list has none. The lists have no nulls."""
     whole = _array(lists)
-    values = whole.flatten().to_numpy(zero_copy_only=False).astype(kept, copy=False)
+    values = whole.flatten().to_numpy(zero_copy_only=False).astype(dtype, copy=False)
     lengths = whole.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
     ends = np.cumsum(lengths)
     for first, last in zip((ends - lengths).tolist(), ends.tolist(), strict=True):

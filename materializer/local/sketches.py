@@ -53,7 +53,7 @@ class Kll:
     Args:
         data: Its bytes.
         n: Number of values that it received.
-        items: The values that it kept, those of its lowest level first.
+        items: The values that it still has, those of its lowest level first.
         counts: How many of them are on each level; one on level ``i`` stands for ``2 ** i`` values.
         least: The least value that it received; of an empty sketch 0.
         greatest: The greatest one.
@@ -77,31 +77,31 @@ class Kll:
         Raises:
             SketchError: If they are none.
         """
-        kept = DTYPES[kind]
+        dtype = DTYPES[kind]
         try:
             ints, version, family, flags, k, m = _HEAD.unpack_from(data)
             marks = ints, version, flags & (_EMPTY | _SINGLE)
             if family == _KLL and m == _M and k >= _M:
                 if marks == (2, 1, _EMPTY) and len(data) == 8:
-                    return cls(data, 0, np.empty(0, kept), (), 0, 0)
-                if marks == (2, 2, _SINGLE) and len(data) == 8 + kept.itemsize:
-                    items = _numbers(data, kept, 8)
+                    return cls(data, 0, np.empty(0, dtype), (), 0, 0)
+                if marks == (2, 2, _SINGLE) and len(data) == 8 + dtype.itemsize:
+                    items = _numbers(data, dtype, 8)
                     return cls(data, 1, items, (1,), items[0], items[0])
                 if marks == (5, 1, 0):
-                    return cls._full(data, kept, k, flags)
+                    return cls._full(data, dtype, k, flags)
         except struct.error as exc:
             raise SketchError(_words(data)) from exc
         raise SketchError(_words(data))
 
     @classmethod
-    def _full(cls, data: bytes, kept: np.dtype[Any], k: int, flags: int) -> Kll:
+    def _full(cls, data: bytes, dtype: np.dtype[Any], k: int, flags: int) -> Kll:
         n, _, levels = _REST.unpack_from(data, 8)
         first = 20 + 4 * levels
-        if not 0 < levels <= _MOST_LEVELS or (len(data) - first) % kept.itemsize:
+        if not 0 < levels <= _MOST_LEVELS or (len(data) - first) % dtype.itemsize:
             raise SketchError(_words(data))
         edges = [*struct.unpack_from(f"<{levels}I", data, 20), _capacity(k, levels)]
         counts = tuple(b - a for a, b in pairwise(edges))
-        items = _numbers(data, kept, first)
+        items = _numbers(data, dtype, first)
         weight = sum(count << level for level, count in enumerate(counts))
         if min(counts) < 0 or weight != n or len(items) != 2 + sum(counts):
             raise SketchError(_words(data))
@@ -148,14 +148,14 @@ class Kll:
         return math.ceil(place)
 
 
-def _numbers(data: bytes, kept: np.dtype[Any], first: int) -> Numbers:
+def _numbers(data: bytes, dtype: np.dtype[Any], first: int) -> Numbers:
     """Return the numbers from a place on; where NaN is one of them, no order of the library holds.
 
     Raises:
         SketchError: If it is.
     """
-    found = np.frombuffer(data, kept, offset=first)
-    if kept.kind == "f" and np.isnan(found).any():
+    found = np.frombuffer(data, dtype, offset=first)
+    if dtype.kind == "f" and np.isnan(found).any():
         raise SketchError("a quantile sketch with NaN")
     return found
 

@@ -1,4 +1,4 @@
-"""Benchmark: one late row of each engine, from command to exit, computed in the process and by Spark.
+"""Benchmark: one late row of each engine, and of sketches, from command to exit, computed in the process and by Spark.
 
     python -m tests.benchmarks.late_rows [--rows 2000000] [--keys 2000] [--days 10] [--rounds 3] [--only TITLE]
 
@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from deltalake import write_deltalake
@@ -23,6 +23,11 @@ from materializer.config import Config
 from tests.benchmarks.engines import HOUR, WINDOWS, rows
 from tests.benchmarks.process import call
 from tests.benchmarks.trades import START, given, report, reporting, timed
+
+SKETCHES: Final = "sketches of hours"
+_SKETCHES: Final = """CREATE MATERIALIZED VIEW {name} AS SELECT time_bucket('1 hour', ts) AS hour, k % 10 AS part, count(*) AS n,
+approx_count_distinct(k) AS keys, approx_percentile(v, array(0.5, 0.99)) AS ranks
+FROM delta.`{source}` GROUP BY time_bucket('1 hour', ts), k % 10"""
 
 
 def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
@@ -34,10 +39,13 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         table = rows(rng, hour * each, each, options.keys, START + hour * HOUR, HOUR)
         write_deltalake(source, table, mode="append", configuration=feed)
     (folder / "materializer.toml").write_text(f'lake = "{folder / "lake"}"\n', encoding="utf-8")
-    wanted = {n: d for n, d in WINDOWS.items() if (options.only or n) in n}
+    wanted: dict[str, Any] = {n: d for n, d in (WINDOWS | {SKETCHES: {}}).items() if (options.only or n) in n}
     m = Materializer(config=Config(lake=str(folder / "lake")))
-    for i, definition in enumerate(wanted.values()):
-        m.define(f"made_{i}", source, time="ts", keys=["k"], sequence="id", **definition)
+    for i, (title, definition) in enumerate(wanted.items()):
+        if title == SKETCHES:
+            m.apply(_SKETCHES.format(name=f"made_{i}", source=source))
+        else:
+            m.define(f"made_{i}", source, time="ts", keys=["k"], sequence="id", **definition)
         m.refresh(f"made_{i}")
     m.engine().spark.stop()
     count = each * hours
