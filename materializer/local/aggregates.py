@@ -262,6 +262,36 @@ def _percentile(node: Any, compiler: Compiling, only: str) -> Typed:
     return Typed(_finite(_call(f"quantile_cont({value.sql}, {share})", only, f"{value.sql} IS NOT NULL")), DOUBLE)
 
 
+def _approx_percentile(node: Any, compiler: Compiling, only: str) -> Typed:
+    """Return a percentile that Spark estimates, where its estimate is exact: of few values it leaves out none."""
+    value, given = compiler.of(node.this), node.args["quantile"].unnest()
+    ranks = compiler.of(given)
+    accuracy = 10_000 if node.args.get("accuracy") is None else compiler.of(node.args["accuracy"]).literal
+    is_written = all(isinstance(n, exp.Array | exp.Cast | exp.Literal | exp.Paren | exp.DataType) for n in given.walk())
+    if not accuracy or accuracy < 2 or not is_written:
+        raise no_form(node)
+    if not (value.kind.is_integer or value.kind.is_fraction or value.kind.name in {"date", "timestamp"}):
+        raise NotLocal(f"approx_percentile of {value.kind.text}")
+    ordered = f"list_sort({_call(f'list({value.sql})', only, f'{value.sql} IS NOT NULL')})"
+    count = _call(f"count({value.sql})", only)
+
+    def at(rank: str) -> str:
+        return f"list_extract({ordered}, greatest(1, CAST(ceil({rank} * {count}) AS BIGINT)))"
+
+    if ranks.kind.element is not None:
+        each = cast(Typed("mz_r", ranks.kind.element), DOUBLE).sql
+        found = f"CASE WHEN {count} > 0 THEN list_transform({ranks.sql}, lambda mz_r: {at(each)}) END"
+        kind = Kind("array", element=value.kind)
+    else:
+        found, kind = at(cast(ranks, DOUBLE).sql), value.kind
+    odd = f"{count} > {accuracy // 2}"
+    if value.kind.is_fraction:
+        odd += f" OR {_call('count(*)', only, f'isnan({value.sql})')} > 0"
+    elif value.kind == BIGINT:  # Spark goes through doubles
+        odd += f" OR coalesce({_call(f'max(abs({value.sql}::HUGEINT))', only)}, 0) > {2**53}"
+    return Typed(f"CAST({failing(odd, found)} AS {kind.duck})", kind)
+
+
 def _mode(node: exp.Mode, compiler: Compiling, only: str) -> Typed:
     flag = node.args.get("deterministic")
     if flag is None or not flag.this:
@@ -292,6 +322,7 @@ _ENTRIES: Final[dict[type, Entry]] = {
     exp.CovarPop: _covariance,
     exp.ArrayAgg: _listed(""),
     exp.ArrayUniqueAgg: _listed("DISTINCT "),
+    exp.ApproxQuantile: _approx_percentile,
     exp.Quantile: _percentile,
     exp.Median: _percentile,
     exp.Mode: _mode,

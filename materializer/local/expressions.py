@@ -55,6 +55,7 @@ _READ: Final = frozenset(
         "nulls_excluded",
         "nulls_first",
         "quantile",
+        "accuracy",
         "deterministic",
         "decimals",
         "low",

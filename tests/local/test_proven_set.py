@@ -109,6 +109,8 @@ SKETCHES = [
     *(f"kll_sketch_get_quantile_{kind}(kll_sketch_agg_{kind}({name}, 400), {rank})" for name, kind in (("l", "bigint"), ("f", "float"), ("h", "double")) for rank in _RANKS),
     "kll_sketch_get_quantile_double(kll_sketch_agg_double(d, 400), array(0.07D, 0.57D, 0.29D, 0.9D))",
     "kll_sketch_get_quantile_bigint(kll_sketch_agg_bigint(l, 400), CAST((array(0.1, 0.9)) AS array<double>))",
+    *(f"approx_percentile({name}, 0.5)" for name in ("t", "s", "i", "f", "d", "u", "ts")), "approx_percentile(h, array(0.0, 0.28, 0.9, 1.0))",
+    "approx_percentile(pmod(l, 1000L), 0.25) FILTER (WHERE b)", "approx_percentile(i, 0.070000000D, 100000)", "approx_percentile(t, array(0.473000000D, 0.527000000D), 60)",
 ]  # fmt: skip
 
 
