@@ -169,13 +169,14 @@ def why_spark(
         hull: Where the source has rows.
         again: All that an engine has in some slices; None for an aggregate without one.
     """
-    from materializer.local.comparison import are_equal  # noqa: PLC0415 (it loads a parser)
+    from materializer.local.comparison import are_equal, bounded  # noqa: PLC0415 (it loads a parser)
 
     definition, column = aggregate.definition, aggregate.slice_column("output")
     try:
         with bugs_left_to_spark():
             work = None if again is None else again(plan, spans)
-            expected = local.recomputed(definition, aggregate.source, plan, spans, hull=hull, work=work)
+            wanted = definition if local.why_not(bounds := bounded(definition)) else bounds
+            expected = local.recomputed(wanted, aggregate.source, plan, spans, hull=hull, work=work)
             rows = computed.output
             if sample == UNTOUCHED:
                 near = column.values_in(spans)
