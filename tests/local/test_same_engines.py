@@ -109,6 +109,17 @@ DEFINITIONS |= {
     "counts": COUNTS,
     "counts of events": COUNTS | {"end": "until", "keys": {"name": "upper(sym)"}},
 }
+SKETCHES = {
+    "names": "approx_count_distinct(sym)",
+    "fees": "approx_count_distinct(fee, 0.1)",
+    "ranks": "approx_percentile(volume / 3, array(0.1, 0.9))",
+    "middle": "approx_percentile(volume, 0.5)",
+}
+DEFINITIONS |= {
+    "hops of sketches": HOPS | {"default_end": "2025-03-30 09:00:00", "measures": SKETCHES},
+    "sessions of sketches": SESSIONS | {"measures": SKETCHES},
+    "hopping sketches": SERIES | {"window_size": "30 minutes", "measures": SKETCHES},
+}
 STATE: dict[str, Any] = {"engine": "reactive_state"}
 LAST_ROWS = {
     "at": "seq",
