@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from materializer.core.aggregates.layout import PartialColumn
 from materializer.core.compiled.definition import Definition

@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final, TypeAlias
 
 import datasketches
 import numpy as np
+from msgspec import Struct
 
 Numbers: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
@@ -46,8 +46,7 @@ class SketchError(ValueError):
 # -- quantiles -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Kll:
+class Kll(Struct, frozen=True):
     """A quantile sketch.
 
     Args:
