@@ -19,14 +19,16 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from materializer import core
+from materializer import core, lake
 from materializer.lake.hostile import content_beside
 from materializer.local.kinds import NotLocal
 from materializer.local.scope import Scope
 from materializer.local.typed import Typed
 from materializer.machine import cache_dir
 
-NAME: Final = "compiled-before.json"
+FOLDER: Final = "compiled"
+"""A folder of the user's cache that nobody else may write."""
+NAME: Final = "texts.json"
 MOST_TEXTS: Final = 4_096
 """Texts that are remembered, the last ones that were compiled."""
 MOST_LENGTH: Final = 4_000
@@ -59,7 +61,7 @@ def compiled(sql: str, scope: Scope) -> Typed:
     """
     if scope.variables:
         return _compiled(sql, scope)
-    known, key = remembered(), sha256(repr((sql, scope)).encode()).hexdigest()
+    known, key = remembered(), sha256(repr((sql, scope)).encode(errors="surrogatepass")).hexdigest()
     found = known.texts.get(key)
     if found is None:
         try:
@@ -67,6 +69,8 @@ def compiled(sql: str, scope: Scope) -> Typed:
         except NotLocal as exc:
             found = str(exc)
         if len(sql) + len(found if isinstance(found, str) else found.sql) <= MOST_LENGTH:
+            if len(known.texts) >= 2 * MOST_TEXTS:
+                known.texts.clear()
             known.texts[key], known.is_new = found, True
     if isinstance(found, str):
         raise NotLocal(found)
@@ -83,13 +87,8 @@ def _compiled(sql: str, scope: Scope) -> Typed:
 def remembered() -> _Remembered:
     """Return what was compiled before, once in a process; it is written when the process ends."""
     by = compiler()
-    found = _Remembered(by)
-    with suppress(OSError, RuntimeError, ValueError, msgspec.MsgspecError):  # a user may have no home
-        read = msgspec.json.decode(content_beside(str(cache_dir() / NAME)), type=_Remembered)
-        if read.by == by:
-            found.texts = read.texts
     atexit.register(remember)
-    return found
+    return _Remembered(by, _written(by))
 
 
 def remember() -> None:
@@ -97,27 +96,48 @@ def remember() -> None:
     known = remembered()
     if not known.is_new:
         return
-    last = dict(list(known.texts.items())[-MOST_TEXTS:])
-    with suppress(OSError, RuntimeError):
-        folder = cache_dir()
-        folder.mkdir(parents=True, exist_ok=True)
-        with NamedTemporaryFile(dir=folder, prefix=NAME, delete=False) as file:
-            file.write(msgspec.json.encode(_Remembered(known.by, last)))
-        Path(file.name).replace(folder / NAME)
     known.is_new = False
+    last = dict([*_written(known.by).items(), *known.texts.items()][-MOST_TEXTS:])
+    with suppress(OSError, RuntimeError, ValueError):
+        folder = cache_dir() / FOLDER
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not _is_ours(folder):
+            return
+        with NamedTemporaryFile(dir=folder, prefix=NAME, delete=False) as file:
+            try:
+                file.write(msgspec.json.encode(_Remembered(known.by, last)))
+                file.close()
+                Path(file.name).replace(folder / NAME)
+            except BaseException:
+                Path(file.name).unlink(missing_ok=True)
+                raise
+
+
+def _written(by: str) -> dict[str, Typed | str]:
+    """Return what this user's processes wrote with the same compiler; nothing if others may write there: what is read is run."""
+    with suppress(OSError, RuntimeError, ValueError, msgspec.MsgspecError):  # a user may have no home
+        file = cache_dir() / FOLDER / NAME
+        if _is_ours(file.parent) and _is_ours(file):
+            read = msgspec.json.decode(content_beside(str(file)), type=_Remembered)
+            return read.texts if read.by == by else {}
+    return {}
+
+
+def _is_ours(path: Path) -> bool:
+    """Return whether nobody but this user may write a file or folder, where a system tells."""
+    stat = path.lstat()
+    return not hasattr(os, "getuid") or (stat.st_uid == os.getuid() and not stat.st_mode & 0o022)
 
 
 def compiler() -> str:
-    """Return what changes when the compiler does: name, size and time of its files, and those of the parser's package."""
+    """Return what changes when the compiler does: name, size and time of its files, and those of the parser's version."""
     parser = find_spec("sqlglot")
-    folders = [
-        Path(__file__).parent,
-        *(Path(place) for place in core.__path__),
-        *([] if parser is None else [Path(str(parser.origin))]),
-    ]
+    files = [] if parser is None else [Path(str(parser.origin)), Path(str(parser.origin)).with_name("_version.py")]
+    for folder in (Path(__file__).parent, *map(Path, core.__path__), *map(Path, lake.__path__)):
+        files += folder.rglob("*.py")
     found = []
-    for folder in folders:
+    for file in files:
         with suppress(OSError):
-            entries = os.scandir(folder) if folder.is_dir() else [folder]
-            found += [(e.name, (stat := e.stat()).st_size, stat.st_mtime_ns) for e in entries if e.name.endswith(".py")]
+            stat = file.stat()
+            found.append((str(file), stat.st_size, stat.st_mtime_ns))
     return sha256(repr(sorted(found)).encode()).hexdigest()

@@ -6,13 +6,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from materializer.local import compiled_before, expressions
-from materializer.local.compiled_before import NAME, compiled, remember
+from materializer.local.compiled_before import FOLDER, NAME, compiled, remember, remembered
 from materializer.local.kinds import NotLocal, kind_of
 from materializer.local.scope import Scope
 from tests.paths import ROOT
@@ -25,15 +26,15 @@ TEXT = "coalesce(v, 3) + 1"
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The file of a new cache; this process has read none."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    compiled_before.remembered.cache_clear()
-    yield tmp_path / "materializer" / NAME
-    compiled_before.remembered.cache_clear()
+    remembered.cache_clear()
+    yield tmp_path / "materializer" / FOLDER / NAME
+    remembered.cache_clear()
 
 
 def again() -> None:
     """Let this process be a new one."""
     remember()
-    compiled_before.remembered.cache_clear()
+    remembered.cache_clear()
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,11 +155,78 @@ def test_a_cache_that_cannot_be_written_stops_nothing(cache: Path) -> None:
     """
     The folder is a file.
     """
-    cache.parent.parent.mkdir(parents=True, exist_ok=True)
+    cache.parent.parent.mkdir(parents=True)
     cache.parent.write_text("")
 
     assert expressions.compiled(TEXT, SCOPE) == compiled(TEXT, SCOPE)
     remember()
+
+
+@pytest.mark.parametrize("mode", [0o666, 0o620, 0o777])
+@pytest.mark.parametrize("which", ["file", "folder"])
+def test_what_others_may_write_is_not_believed(cache: Path, mode: int, which: str) -> None:
+    """
+    What is read there is run: who could write it could have any number published.
+    """
+    compiled(TEXT, SCOPE)
+    remember()
+    data = msgspec.json.decode(cache.read_bytes())
+    for form in data["texts"].values():
+        form["sql"] = "42"
+    cache.write_bytes(msgspec.json.encode(data))
+    remembered.cache_clear()
+    assert compiled(TEXT, SCOPE).sql == "42"
+    (cache if which == "file" else cache.parent).chmod(mode)
+    remembered.cache_clear()
+
+    assert expressions.compiled(TEXT, SCOPE) == compiled(TEXT, SCOPE)
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root gives files away")
+def test_what_another_user_wrote_is_not_believed(cache: Path) -> None:
+    """
+    Nor what belongs to somebody else.
+    """
+    compiled(TEXT, SCOPE)
+    remember()
+    cache.write_bytes(cache.read_bytes().replace(b"COALESCE", b"GREATEST"))
+    os.chown(cache, 1234, 1234)
+    remembered.cache_clear()
+
+    assert expressions.compiled(TEXT, SCOPE) == compiled(TEXT, SCOPE)
+
+
+def test_processes_keep_what_others_wrote(cache: Path) -> None:
+    """
+    Two that read the same file, and write one after the other, lose nothing.
+    """
+    compiled(TEXT, SCOPE)
+    remembered.cache_clear()
+    compiled("v + 2", SCOPE)
+    first = remembered()
+    remembered.cache_clear()
+    compiled("v + 3", SCOPE)
+    remember()
+    remembered.cache_clear()
+    remembered().texts, remembered().is_new = first.texts, True
+    remember()
+
+    assert len(msgspec.json.decode(cache.read_bytes())["texts"]) == 2
+
+
+def test_a_failed_write_leaves_no_file(cache: Path) -> None:
+    """
+    A folder in the place of the file, or a text that is no text.
+    """
+    cache.mkdir(parents=True)
+    compiled(TEXT, SCOPE)
+    remember()
+    with suppress(NotLocal):
+        compiled("k = '\ud800'", SCOPE)
+    remembered().is_new = True
+    remember()
+
+    assert [NAME] == [file.name for file in cache.parent.iterdir()]
 
 
 def test_the_file_stays_small(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
