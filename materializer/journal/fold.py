@@ -12,12 +12,10 @@ from typing import Any, Final, assert_never
 from msgspec.structs import replace
 
 from materializer.core.codec import from_json
-from materializer.core.compiled.trusted import problems_of
 from materializer.core.quality.canaries import after_sample
 from materializer.core.refresh.invalidation import ANY_ROWS, Cause, Entry, InvalidationLog
 from materializer.core.refresh.lateness import Lateness
 from materializer.core.refresh.plan import Plan, RunReport
-from materializer.core.spec.spec import ID, NAME
 from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import NOTHING, JournalError
 from materializer.journal.codec import Row, decode
@@ -52,7 +50,8 @@ from materializer.journal.events import (
     Switched,
     SwitchPlanned,
 )
-from materializer.journal.state import AggregateState, Ended, States, spec_of
+from materializer.journal.refused import refuse_definition, refuse_kinds, refuse_names
+from materializer.journal.state import AggregateState, Ended, States
 
 MAX_CHANGES: Final = 500
 """How many captures the state has row counts of."""
@@ -87,9 +86,11 @@ def folded(state: AggregateState | None, row: Row) -> AggregateState | None:
     try:
         after = apply(state, row.aggregate, decode(row), at=row.at)
         if after is not None and (state is None or _ids(after) != _ids(state)):
-            _refuse_names(after)
-        if after is not None and (state is None or after.spec is not state.spec):
-            _refuse_definition(after)
+            refuse_names(after)
+        if after is not None:
+            refuse_kinds(after)
+            if state is None or after.spec is not state.spec:
+                refuse_definition(after)
         return after
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, ArithmeticError, RecursionError) as exc:
         raise JournalError(
@@ -99,30 +100,8 @@ def folded(state: AggregateState | None, row: Row) -> AggregateState | None:
         ) from exc
 
 
-def _refuse_definition(state: AggregateState) -> None:
-    """Refuse a definition that `apply` would have refused."""
-    try:
-        spec = spec_of(state)
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, ArithmeticError, RecursionError):
-        return  # nothing can use it, and what tries says so
-    if problem := next(problems_of(spec), ""):
-        msg = f"its definition is one that 'apply' refuses: {problem}"
-        raise ValueError(msg)
-
-
 def _ids(state: AggregateState) -> tuple[Any, ...]:
     return state.name, state.data_version, [id(version) for version in state.previous]
-
-
-def _refuse_names(state: AggregateState) -> None:
-    """Refuse names that are made of more than a folder may be named: our tables lie in folders of these names."""
-    if not NAME.match(state.name):
-        msg = f"it has the name {state.name[:60]!r}"
-        raise ValueError(msg)
-    for each in (state.id, state.data_version, *(str(version["data_version"]) for version in state.previous)):
-        if not ID.match(each):
-            msg = f"it has the id {each[:60]!r}"
-            raise ValueError(msg)
 
 
 def apply(state: AggregateState | None, aggregate: str, event: Event, *, at: str = "") -> AggregateState | None:

@@ -322,3 +322,56 @@ def test_the_journal_is_not_written_through_a_link(world: World) -> None:
 
     assert ["lake.outside"] == [e["code"] for e in world.run("refresh hourly").errors]
     assert before == found_outside(world)
+
+
+def _of_spec(part: str, value: Any) -> Callable[[dict[str, Any]], None]:
+    def change(payload: dict[str, Any]) -> None:
+        payload["spec"][part] = value
+
+    return change
+
+
+def _of_state(part: str, value: Any) -> Callable[[dict[str, Any]], None]:
+    def change(payload: dict[str, Any]) -> None:
+        payload[part] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _of_spec("grid", None),
+        _of_spec("grid", {"width": {}}),
+        _of_spec("measures", [{"name": "n"}]),
+        _of_spec("engine", "nosuch"),
+        _of_state("threshold", []),
+        _of_state("cursor", "1"),
+        _of_state("cursor", 1e30),
+        _of_state("tables", None),
+        _of_state("verdict", "x"),
+        _of_state("mark", {"columns": {}, "commits": -1}),
+    ],
+)
+@attack(
+    "The journal",
+    "a value of an aggregate is of another kind, or of a release that this one does not know",
+    "`journal.corrupt` or `journal.too-new` for that aggregate; others are shown and refreshed",
+)
+def test_a_value_of_another_kind_stops_no_other_aggregate(
+    world: World, change: Callable[[dict[str, Any]], None]
+) -> None:
+    """
+    It is named, and can be repaired or dropped; nothing is called a mistake of ours.
+    """
+
+    def only(payload: dict[str, Any]) -> None:
+        if payload.get("name") == "hourly" and "data_version" in payload:
+            change(payload)
+
+    rewrite(world.root, only)
+    for command in ("status", "refresh --all", "doctor", "history hourly", "plan hourly"):
+        ran = world.run(command)
+        assert {"journal.corrupt", "journal.too-new"} >= {e["code"] for e in ran.errors}, (command, ran)
+        assert ran.status not in (0, 70), (command, ran)
+    assert 0 == world.run("refresh other").status

@@ -38,6 +38,9 @@ def problems_of(spec: AggregateSpec) -> Iterator[str]:
     """Yield what `apply` would have refused of a definition, in words."""
     if not NAME.match(spec.name):
         yield f"its name is {spec.name[:60]!r}"
+    width = spec.grid.width
+    if not any((width.months, width.days, width.micros, width.ticks)):
+        yield "its buckets have no length"
     formulas = [measure.formula for measure in spec.measures] + ([spec.having] if spec.having else [])
     calls = [call for formula in formulas for call in formula.calls]
     for text in _texts(spec, formulas, calls):
