@@ -15,7 +15,6 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from materializer.services.commit import ports
-from materializer.services.commit.counters import Counters
 
 NOW: Final = 1_710_072_000
 """What the clock says while commands run: 2024-03-10T12:00:00Z."""
@@ -78,13 +77,7 @@ def still() -> Iterator[None]:
 
     Tables are written one after the other, because which of two threads draws its ids first is chance.
     """
-    begin = Counters.__init__
-
-    def begun(counters: Counters, *given: Any, **named: Any) -> None:
-        begin(counters, *given, **{"started": 0.0, **named})  # else by the clock that was there when it was imported
-
     with (
-        patch.object(Counters, "__init__", begun),
         patch.object(time, "time", lambda: float(NOW)),
         patch.object(time, "time_ns", lambda: NOW * 1_000_000_000),
         patch.object(time, "perf_counter", lambda: 0.0),
