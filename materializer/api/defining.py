@@ -26,7 +26,8 @@ class Defining(OpenedLake):
     def read_definitions(
         self, what: str | Path | AggregateSpec | Iterable[str | Path | AggregateSpec]
     ) -> tuple[list[AggregateSpec], list[Problem]]:
-        """Return the definitions in SQL text, files, folders of ``*.sql`` files or specs, and warnings about them.
+        """Return the definitions in SQL text, files, folders of ``*.sql`` files or specs, and warnings about them and
+        about files in the folder of suites that belong to no aggregate.
 
         Args:
             what: One or several of these. A text of one line that does not begin with ``CREATE`` is a path.
@@ -35,7 +36,10 @@ class Defining(OpenedLake):
             DefinitionError: With every problem of every text.
             UsageError: If a file does not exist or cannot be read.
         """
-        return self._texts.read(what)
+        from materializer.services.definitions.suites import unused
+
+        specs, warnings = self._texts.read(what)
+        return specs, [*warnings, *unused(self.config.expectations, self.journal, specs)]
 
     def apply(
         self,

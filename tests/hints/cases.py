@@ -679,6 +679,16 @@ def _unreadable(world: World, _: pytest.MonkeyPatch) -> None:
     world.apply(world.properties(HOURLY, quality__suite="totals.json"))
 
 
+@of("suite.no-aggregate")
+def _suite_of_none(world: World, _: pytest.MonkeyPatch) -> None:
+    file = _suites(world).with_name("hourli.json")
+    file.write_text('{"name": "hourly", "expectations": []}')
+    _, [problem] = world.lake.opened.read_definitions(HOURLY)
+    assert ("suite.no-aggregate", "did you mean 'hourly.json'?") == (problem.code, problem.hint)
+    file.rename(file.with_name("hourly.json"))
+    assert [] == world.lake.opened.read_definitions(HOURLY)[1]
+
+
 @of("definition.name-twice")
 def _twice(world: World, _: pytest.MonkeyPatch) -> None:
     files = [world.root / "a.sql", world.root / "b.sql"]

@@ -136,7 +136,7 @@ def test_what_a_store_refuses_is_told_with_what_to_do(bucket: str, proxy: Proxy)
         lake.status,
         lambda: open_table(f"{bucket}/trades"),
         lambda: lake.read_definitions(f"{bucket}/lake/sql"),
-        lambda: suites.found(spec, f"{bucket}/suites", {"output": {}, "source": {}}, MemoryLibrary),
+        lambda: suites.found(spec, suites.Shelf(f"{bucket}/suites"), {"output": {}, "source": {}}, MemoryLibrary),
     ]
     for refusal, kind, action in product(REFUSALS, ("", "GET", "LIST"), actions):
         proxy.set(Fault(refusal, kind, times=1000))

@@ -93,6 +93,7 @@ class Definitions:
     ) -> None:
         self._root, self._journal, self._library = root, journal, library
         self._config, self._engine = config, engine
+        self._shelf = suites.Shelf(places.normalised(config.expectations))
         self.repeated = Repeated(root, journal, config)
         self._checkpoint = on_checkpoint
 
@@ -116,6 +117,7 @@ class Definitions:
         A problem that has no place names its aggregate: its message begins with the name.
         """
         batch = Batch(self._root, self._config.sources, self._journal.view(), specs)
+        self._shelf = suites.Shelf(places.normalised(self._config.expectations))  # as it is now
         problems: list[Problem] = []
         prepared: list[CheckedDefinition] = []
         for spec in tell_each(Phase.DEFINING, list(batch.ordered())):
@@ -341,7 +343,7 @@ class Definitions:
         applied: Iterable[tuple[str, str]] = (),
     ) -> tuple[tuple[str, str], ...]:
         columns = {"output": dict(schemas["output"]), "source": dict(folder.schema())}
-        return suites.found(spec, places.normalised(self._config.expectations), columns, self._library, applied)
+        return suites.found(spec, self._shelf, columns, self._library, applied)
 
     def _resolve_source(self, name: str) -> SourceIdentity:
         return resolve_source(name, self._root, self._config.sources, self._journal.view().states, self._engine)

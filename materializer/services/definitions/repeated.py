@@ -117,7 +117,8 @@ class Repeated:
 
     def _is_plain(self, state: AggregateState, view: View) -> bool:
         spec = state.spec
-        suites = {f"{state.name}.json", f"{state.name}.source.json"}
+        name = state.name.lower()
+        suites = {f"{name}.json", f"{name}.source.json"}
         return not (
             self._config.sample
             or spec["engine"] != CONTINUOUS
@@ -128,10 +129,10 @@ class Repeated:
         )
 
     def _files(self) -> set[str]:
-        """Return the names of the suites that are found by name."""
+        """Return the names of the suites that are found by name, in small letters."""
         if self._suites is None:
             folder = places.normalised(self._config.expectations)
-            self._suites = set(places.names(folder)) if places.is_folder(folder) else set()
+            self._suites = {n.lower() for n in places.names(folder)} if places.is_folder(folder) else set()
         return self._suites
 
     def _source(self, name: str) -> tuple[SourceIdentity, str, int] | None:

@@ -9,7 +9,10 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
 
 from materializer.core.compiled.definition import Definition
 from materializer.core.quality.compiled import Columns, compiled, plain
@@ -18,7 +21,8 @@ from materializer.core.quality.suite import Expectation, Suite, read, wrong_valu
 from materializer.core.spec.spec import AggregateSpec, TimeType
 from materializer.core.time.instants import render
 from materializer.core.time.spans import NEG_INF, POS_INF, Span
-from materializer.errors import DefinitionError, Problem, QualityLibraryMissingError
+from materializer.errors import DefinitionError, MaterializerError, Problem, QualityLibraryMissingError
+from materializer.journal.journal import Journal
 from materializer.lake import places
 from materializer.lake.failures import failure, translated
 
@@ -26,13 +30,85 @@ OUTPUT: Final = "output"
 SOURCE: Final = "source"
 _PROPERTIES: Final = {OUTPUT: "quality.suite", SOURCE: "quality.source_suite"}
 _ENDINGS: Final = {OUTPUT: ".json", SOURCE: ".source.json"}
+_NO_NAME: Final = "apply its definition, name the file after an aggregate, or take it out of the folder"
+SHOWN: Final = 10
+"""Files that belong to no aggregate and are named; of more there is the number."""
 GIVEN: Final = ("refresh", "source_version", "window_start", "window_end")
 """Parameters that every suite can use; `quality.parameters` adds others."""
 
 
+class Shelf(Struct):
+    """The folder of suites. It is listed once, on first use.
+
+    Args:
+        place: The folder.
+    """
+
+    place: str
+    _by_name: dict[str, list[str]] | None = None
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the folder exists."""
+        return bool(self._files()) or places.is_folder(self.place)
+
+    def file_of(self, name: str) -> str | None:
+        """Return the file of a name in any case; of several the one in the case of *name*, or else the first."""
+        files = self._files().get(name.lower(), [])
+        return f"{self.place}/{name if name in files else files[0]}" if files else None
+
+    def left(self, aggregates: Mapping[str, Mapping[str, str]]) -> list[Problem]:
+        """Return a warning of each suite that none of some aggregates has, from their properties by name."""
+        left = {file for files in self._files().values() for file in files if file.lower().endswith(".json")}
+        for name, properties in aggregates.items() if left else ():
+            for kind, ending in _ENDINGS.items():
+                left -= {
+                    places.name(self.file_of(f"{name}{ending}") or ""),
+                    places.name(properties.get(_PROPERTIES[kind], "")),
+                }
+        shown = sorted(left)[:SHOWN]
+        found = [_left(f"{self.place}/{file}", file, aggregates) for file in shown]
+        if others := len(left) - len(shown):
+            message = f"{self.place}: {others:,} other files belong to no aggregate, so nothing is checked with them"
+            found.append(Problem("suite.no-aggregate", message, _NO_NAME))
+        return found
+
+    def _files(self) -> dict[str, list[str]]:
+        if self._by_name is None:
+            found: dict[str, list[str]] = {}
+            with translated(self.place, "reading the suites in"):
+                for name in sorted(places.names(self.place)):
+                    found.setdefault(name.lower(), []).append(name)
+            self._by_name = found
+        return self._by_name
+
+
+def unused(folder: str | Path, journal: Journal, specs: Iterable[AggregateSpec]) -> list[Problem]:
+    """Return a warning of each file in the folder of suites that belongs neither to an aggregate of a lake nor to one of *specs*."""
+    with suppress(MaterializerError):  # who reads definitions may be about to mend the journal
+        known = {s.name: dict(s.spec["properties"]) for s in journal.view().states.values()}
+        return Shelf(places.normalised(folder)).left(known | {spec.name: dict(spec.property_map) for spec in specs})
+    return []
+
+
+def _left(place: str, file: str, names: Iterable[str]) -> Problem:
+    from difflib import get_close_matches  # noqa: PLC0415 - only for this
+
+    ending = next(e for e in reversed(_ENDINGS.values()) if file.lower().endswith(e))
+    stem, by_lower = file[: -len(ending)].lower(), {name.lower(): name for name in names}
+    hint = _NO_NAME
+    if stem in by_lower:
+        hint = f"'{by_lower[stem]}' has another file whose name differs only in case: keep one of them"
+    elif near := get_close_matches(stem, by_lower, n=1, cutoff=0.75):
+        hint = f"did you mean '{by_lower[near[0]]}{ending}'?"
+    return Problem(
+        "suite.no-aggregate", f"{place} belongs to no aggregate, so nothing is checked with it", hint, about=file
+    )
+
+
 def found(
     spec: AggregateSpec,
-    folder: str,
+    folder: Shelf,
     columns: Mapping[str, Columns],
     library: Library,
     applied: Iterable[tuple[str, str]] = (),
@@ -41,7 +117,7 @@ def found(
 
     Args:
         spec: The definition.
-        folder: Place where suites lie by name.
+        folder: The folder where suites lie by name.
         columns: Columns of the ``output`` and of the ``source``, with their Spark types.
         library: Loads the library that checks arguments of what is not compiled.
         applied: The suites that the definition has; without the folder those found by name stay as they are.
@@ -52,13 +128,13 @@ def found(
     """
     problems = list(_not_for_engines(spec))
     suites: list[tuple[str, str]] = []
-    with translated(folder, "reading the suites in"):
-        known = {} if places.is_folder(folder) else dict(applied)
+    with translated(folder.place, "reading the suites in"):
+        known = {} if folder.is_there else dict(applied)
     for kind in (OUTPUT, SOURCE):
         if kind in known and _PROPERTIES[kind] not in spec.property_map:
             suites.append((kind, known[kind]))
             continue
-        with translated(folder, "reading the suites in"):
+        with translated(folder.place, "reading the suites in"):
             file = _file(spec, kind, folder, problems)
         if file is None:
             continue
@@ -119,16 +195,16 @@ def _not_for_engines(spec: AggregateSpec) -> Iterable[Problem]:
         yield Problem("definition.quality", message, hint, about="quality.on_failure")
 
 
-def _file(spec: AggregateSpec, kind: str, folder: str, problems: list[Problem]) -> str | None:
+def _file(spec: AggregateSpec, kind: str, folder: Shelf, problems: list[Problem]) -> str | None:
     named = spec.property_map.get(_PROPERTIES[kind])
     if named is None:
-        by_name = f"{folder}/{spec.name}{_ENDINGS[kind]}"
-        return by_name if places.is_file(by_name) else None
+        by_name = folder.file_of(f"{spec.name}{_ENDINGS[kind]}")
+        return by_name if by_name is not None and places.is_file(by_name) else None
     if named.lower() == "none":
         return None
-    file = next(filter(places.is_file, (places.inside(folder, named), places.normalised(named))), None)
+    file = next(filter(places.is_file, (places.inside(folder.place, named), places.normalised(named))), None)
     if file is None:
-        message = f"{spec.name}: there is no suite '{named}' (looked in {folder} and in the working directory)"
+        message = f"{spec.name}: there is no suite '{named}' (looked in {folder.place} and in the working directory)"
         hint = f"correct '{_PROPERTIES[kind]}', or write 'none'"
         problems.append(Problem("suite.missing", message, hint, about=named))
     return file

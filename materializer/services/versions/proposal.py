@@ -19,6 +19,7 @@ from materializer.services.aggregate import Aggregate, output_path
 from materializer.services.definitions import impact, lineage, rolled_up
 from materializer.services.definitions.apply import Definitions
 from materializer.services.definitions.changes import CheckedDefinition, DefinitionChange
+from materializer.services.definitions.suites import unused
 from materializer.services.definitions.texts import Given, Texts
 from materializer.services.planning.executors import obstacles
 from materializer.services.planning.prices import GROUPS_PER_ROW, groups_per_row, prices_of
@@ -89,7 +90,7 @@ class DefinitionsPlan(Printed, Struct, frozen=True):
 
     Args:
         changes: What was checked, aggregates that others read before these.
-        warnings: Warnings about texts.
+        warnings: Warnings about texts, and about suites that belong to no aggregate.
         problems: Why the other definitions cannot be applied. While there is one, ``apply`` applies none.
     """
 
@@ -142,6 +143,8 @@ class Proposer(Struct, frozen=True):
             MaterializerError: If the lake or a source cannot be read.
         """
         specs, warnings, problems = self.texts.examine(what)
+        lake = self.versions.lake
+        warnings += unused(lake.config.expectations, lake.journal, specs)
         checked, found = self.definitions.examine(specs)
         problems += [self.texts.placed(p, specs) for p in found]
         states = self._states_after(checked)

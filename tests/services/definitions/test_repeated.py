@@ -103,8 +103,8 @@ def replace_source(lake: LocalLake) -> None:
 
 
 def add_suite(lake: LocalLake, folder: Path) -> None:
-    """Let one of them have a suite, by its name."""
-    (folder / "of_7.json").write_text('{"name": "of_7", "expectations": []}')
+    """Let one of them have a suite, by its name in another case."""
+    (folder / "Of_7.json").write_text('{"name": "of_7", "expectations": []}')
 
 
 def apply_another(lake: LocalLake) -> None:

@@ -13,11 +13,13 @@ from msgspec.structs import replace
 
 from materializer.adapters.great_expectations import auditor
 from materializer.adapters.memory.library import MemoryLibrary
+from materializer.config import Config
 from materializer.core.language.parse import parse_definitions
 from materializer.core.quality.library import ExpectationLibrary, Library
 from materializer.core.spec.spec import AggregateSpec, TimeType
 from materializer.errors import DefinitionError, Problem
 from materializer.services.definitions import suites
+from tests.services.no_spark import LocalLake, each, view
 
 COLUMNS: Final = {
     "output": {"hour": "timestamp", "sym": "string", "n": "bigint"},
@@ -40,7 +42,7 @@ def found(
     for name, expectations in (("bars", output), ("bars.source", source)):
         lines = ",\n".join(json.dumps({"type": t, "kwargs": k}) for t, k in expectations)
         (folder / f"{name}.json").write_text(f'{{"name": "{name}", "expectations": [\n{lines}\n]}}')
-    return suites.found(spec(parameters), str(folder), COLUMNS, library)
+    return suites.found(spec(parameters), suites.Shelf(str(folder)), COLUMNS, library)
 
 
 def spec(parameters: dict[str, Any]) -> AggregateSpec:
@@ -151,3 +153,60 @@ def test_what_is_compiled_does_not_load_the_library(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program, tmp_path], capture_output=True, text=True, check=False)
     assert (0, "") == (done.returncode, done.stderr)
+
+
+def test_the_case_of_a_file_does_not_matter(tmp_path: Path) -> None:
+    """
+    A suite that is found only in the case of its aggregate is a gate that is off without a word. Of two files the exact one is taken.
+    """
+    (tmp_path / "BARS.json").write_text('{"name": "upper", "expectations": []}')
+    folder = suites.Shelf(str(tmp_path))
+
+    assert [("output", '{"name":"upper","expectations":[]}')] == list(
+        suites.found(spec({}), folder, COLUMNS, lambda: auditor)
+    )
+    (tmp_path / "bars.json").write_text('{"name": "exact", "expectations": []}')
+    [(_, text)] = suites.found(spec({}), suites.Shelf(str(tmp_path)), COLUMNS, lambda: auditor)
+    assert "exact" in text
+
+
+def with_suite(file: str, text: str) -> str:
+    """Return a definition that names its suite."""
+    return text.replace("\nAS", f"\nTBLPROPERTIES ('quality.suite' = '{file}')\nAS")
+
+
+def test_a_suite_of_no_aggregate_is_named(tmp_path: Path) -> None:
+    """
+    Once, with the name that was meant; those that belong to an aggregate of the lake or of the text, by name or property, are not.
+    """
+    folder = tmp_path / "suites"
+    folder.mkdir()
+    for name in ("bars", "bars.source", "Klima_TAG", "klima_tag", "saldoo.source", "other", "far_away", "new"):
+        (folder / f"{name}.json").write_text("{}")
+    (folder / "README.md").write_text("about them")
+    lake = LocalLake(tmp_path, config=replace(Config(), expectations=str(folder)))
+    hourly = each("1 hour")
+    lake.apply(with_suite("none", view("Klima_Tag", hourly)), with_suite("none", view("saldo", hourly)))
+    text = view("bars", hourly) + with_suite("other.json", view("daily", each("1 day")))
+
+    _, told = lake.opened.read_definitions(text + view("new", each("1 day")))
+
+    assert {
+        f"{folder}/far_away.json": "apply its definition, name the file after an aggregate, or take it out of the folder",
+        f"{folder}/klima_tag.json": "'Klima_Tag' has another file whose name differs only in case: keep one of them",
+        f"{folder}/saldoo.source.json": "did you mean 'saldo.source.json'?",
+    } == {problem.message.partition(" ")[0]: problem.hint for problem in told}
+    assert {"suite.no-aggregate"} == {problem.code for problem in told}
+    assert 4 == len(lake.opened.plan_definitions(text).warnings)  # `new` is not in this text
+
+
+def test_of_many_suites_of_no_aggregate_there_is_the_number(tmp_path: Path) -> None:
+    """
+    As in a new lake, of which the first of many definitions is applied.
+    """
+    for n in range(1_000):
+        (tmp_path / f"of_{n}.json").write_text("{}")
+    told = suites.Shelf(str(tmp_path)).left({f"OF_{n}": {} for n in range(10)})
+
+    assert suites.SHOWN + 1 == len(told)
+    assert f"{tmp_path}: 980 other files belong to no aggregate" in told[-1].message
