@@ -22,6 +22,15 @@ from materializer.core.time.instants import render
 _TIMELY: Final = re.compile(
     r"(?i)(^|_)(ts|time|timestamp|datetime|date|day|at|on|when|epoch|event|created|updated|t)($|_)|time|date"
 )
+_OTHER_WORDS: Final = re.compile(
+    r"(?i)(^|_)(booked|gebucht|heure|jour|hora|hor[aá]rio|ora|giorno|data|dato|dia|dag|tag|tid|czas|stunde|jahr|epoche?)($|_)"
+    r"|zeit|datum|stamp|fecha|tiempo|tempo|moment|instant|horodat|tijd"
+)
+"""Words for times and days in other languages."""
+_UNIT: Final = re.compile(
+    r"(?i)_(s|sec|secs|seconds|ms|millis|milliseconds|us|micros|microseconds|ns|nanos)$|[a-z](Ms|Millis|Us|Micros)$"
+)
+"""How the name of a column ends that counts ticks."""
 _SERIAL: Final = re.compile(
     r"(^|_)(?i:id|ids|pk|fk|uid|uuid|guid|key|hash|no|nr|num|number|seq|sequence|serial|offset|index|idx|zip|sku|ref|code)$"
     r"|[a-z](Id|ID|Key|No|Nr|Ref)$|(?i:[a-z]{3,}(id|code|number))$"
@@ -36,6 +45,8 @@ _EPOCHS: Final = {
 }
 _SINCE, _UNTIL = 631_152_000, 4_102_444_800
 """Seconds of 1990 and 2100: an integer between them, in some unit, is taken for a time."""
+_SPREAD: Final = 20 * 366 * 86_400
+"""Seconds between which integers without the name of a time lie that are taken for times; amounts lie further apart."""
 _INTEGERS: Final = ("tinyint", "smallint", "int", "bigint")
 _TIMES: Final = {"timestamp": TimeType.TIMESTAMP, "timestamp_ntz": TimeType.TIMESTAMP_NTZ, "date": TimeType.DATE}
 _SECOND, _MINUTE, _HOUR, _DAY = 1, 60, 3_600, 86_400
@@ -166,11 +177,31 @@ def _time_of(column: ColumnFacts) -> TimeChoice | None:
     if column.type not in {"smallint", "int", "bigint"}:
         return None
     kind = TimeType(column.type)
-    if _TIMELY.search(column.name) and column.low is not None:
-        for resolution, ticks in _EPOCHS.items():
-            if _SINCE * ticks <= column.low and column.high <= _UNTIL * ticks:
-                return TimeChoice(column, kind, resolution, ticks)
+    for resolution, ticks in _EPOCHS.items() if column.low is not None else ():
+        if _SINCE * ticks <= column.low and column.high <= _UNTIL * ticks and _is_clock(column, resolution, ticks):
+            return TimeChoice(column, kind, resolution, ticks)
     return TimeChoice(column, kind, Resolution.NONE, 1)
+
+
+def _is_clock(column: ColumnFacts, resolution: Resolution, ticks: int) -> bool:
+    """Whether integers that could be times of a clock are ones: as their name says, or because they lie close together and are no ids.
+
+    Numbers that machines give out often lie where nanoseconds do.
+    """
+    if _is_timely(column.name) or _UNIT.search(column.name):
+        return True
+    is_close = bool(column.high - column.low <= _SPREAD * ticks)
+    return resolution is not Resolution.NS and is_close and not _is_name_of_serial(column.name)
+
+
+def _is_timely(name: str) -> bool:
+    """Whether a name sounds like a time.
+
+    Examples:
+        >>> [name for name in ("created_at", "Zeitpunkt", "fecha", "booked", "amount", "stage", "floor") if _is_timely(name)]
+        ['created_at', 'Zeitpunkt', 'fecha', 'booked']
+    """
+    return _TIMELY.search(name) is not None or _OTHER_WORDS.search(name) is not None
 
 
 def _unlikely(choice: TimeChoice, facts: SourceFacts) -> tuple[int, bool, bool, bool]:
@@ -179,7 +210,7 @@ def _unlikely(choice: TimeChoice, facts: SourceFacts) -> tuple[int, bool, bool, 
     rank = {TimeType.TIMESTAMP: 0, TimeType.TIMESTAMP_NTZ: 1, TimeType.DATE: 2}.get(choice.type, 4)
     rank = 3 if choice.type.is_integer and not choice.is_plain else rank
     is_empty = facts.sampled > 0 and column.nulls == facts.sampled
-    return rank + 10 * is_empty, not _TIMELY.search(column.name), column.distinct in {0, 1}, column.nulls > 0
+    return rank + 10 * is_empty, not _is_timely(column.name), column.distinct in {0, 1}, column.nulls > 0
 
 
 def bucket(facts: SourceFacts, choice: TimeChoice, groups: int = 1) -> str:
@@ -269,6 +300,8 @@ def measures(facts: SourceFacts, time: str, chosen: Sequence[str]) -> tuple[str,
 
 def _is_number(column: ColumnFacts, sampled: int) -> bool:
     kind = column.type
+    if kind in _INTEGERS and (choice := _time_of(column)) is not None and not choice.is_plain:
+        return False
     if kind in _INTEGERS or (kind.startswith("decimal") and _digits(kind)[1] == 0):
         return not _is_name_of_serial(column.name) and not _is_serial(column, sampled)
     return kind in {"double", "float"} or kind.startswith("decimal")

@@ -78,6 +78,49 @@ def test_a_time_column_is_found_by_its_type(tmp_path: Path, kind: str, bucket: s
     assert not [m for m in found.answers.measures if "id" in m]
 
 
+@pytest.mark.parametrize(
+    ("name", "ticks", "resolution"),
+    [
+        *((name, 1_000, "ms") for name in ("booked_ms", "zeitstempel_ms", "zeit", "fecha", "gebucht", "ereignis")),
+        *((name, 1, "s") for name in ("start_s", "unixtime", "heure", "angelegt")),
+        *((name, 1_000_000, "us") for name in ("tick_us", "tijd", "v")),
+        ("ping_ns", 1_000_000_000, "ns"),
+    ],
+)
+def test_integers_of_a_clock_are_a_time_before_any_id(tmp_path: Path, name: str, ticks: int, resolution: str) -> None:
+    """
+    As their values say, whatever their name; ids beside them are no time, and the times of another such column are not added up.
+    """
+    rows = 400
+    columns = {
+        "order_no": (pa.int64(), [10_000 + n for n in range(rows)]),
+        "transaction_id": (pa.int64(), [1_700_000_000_000 + n * 7 for n in range(rows)]),
+        "amount": (pa.int64(), [n * 7_919 % 9_973 for n in range(rows)]),
+        name: (pa.int64(), [(1_756_684_800 + n * 60) * ticks for n in range(rows)]),
+        f"other_{name}": (pa.int64(), [(1_756_684_900 + n * 61) * ticks for n in range(rows)]),
+    }
+    answers = looked_at(tmp_path, Shape(rows, columns)).answers
+
+    assert (name, resolution) == (answers.time, answers.resolution)
+    assert ("count(*) AS n", "sum(amount) AS amount_sum", "max(amount) AS amount_max") == answers.measures
+
+
+def test_large_numbers_are_no_times(tmp_path: Path) -> None:
+    """
+    Ids of machines lie where nanoseconds do, and amounts lie further apart than times.
+    """
+    rows = 400
+    columns = {
+        "at": (pa.int64(), list(range(rows))),
+        "snowflake": (pa.int64(), [1_700_000_000_000_000_000 + n * 4_194_304_000 for n in range(rows)]),
+        "cents": (pa.int64(), [640_000_000 + n * 8_000_000 for n in range(rows)]),
+    }
+    answers = looked_at(tmp_path, Shape(rows, columns)).answers
+
+    assert ("at", "") == (answers.time, answers.resolution)
+    assert "sum(cents) AS cents_sum" in answers.measures
+
+
 def test_the_width_follows_the_density_of_rows(tmp_path: Path) -> None:
     """
     So that a bucket has some fifty rows; a row far from all others changes nothing.
