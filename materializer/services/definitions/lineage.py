@@ -21,6 +21,7 @@ from materializer.core.spec.spec import AggregateSpec, Call, Formula, TimeType
 from materializer.core.time.grid import Grid, build
 from materializer.core.time.instants import DAY, render
 from materializer.core.time.spans import NEG_INF
+from materializer.core.time.widths import describe_width
 from materializer.errors import DefinitionError, Problem
 from materializer.journal.state import AggregateState, NamedStates, States, by_name, spec_of
 from materializer.lake import places
@@ -247,10 +248,22 @@ def misfits_of_child(spec: AggregateSpec, parents: Iterable[Form]) -> list[Probl
             continue
         name = parent.spec.name
         made = f"'{name}' {parent.which}".rstrip()
-        message = f"{spec.name}: `{spec.time_column}` cannot be divided into {found.divided}: the edge {found.edge} lies inside the bucket {found.bucket} of {made}, which is counted whole"
+        column = parent.spec.bucket_start or spec.time_column if spec.rolls_up else spec.time_column
+        message = f"{spec.name}: `{column}` cannot be divided into {found.divided}: the edge {found.edge} lies inside the bucket {found.bucket} of {made}, which is counted whole"
         hint = f"divide it so that each edge is one of '{name}', or read what '{name}' reads"
-        return [Problem(MISFIT, message, hint, about=spec.time_column)]
+        return [Problem(MISFIT, message, _in_zone_of(parent.spec, spec, column) or hint, about=column)]
     return []
+
+
+def _in_zone_of(parent: AggregateSpec, spec: AggregateSpec, column: str) -> str:
+    """Return what to write if *spec* fits once it divides the clock of its parent's zone, or ""."""
+    zone, grid = parent.grid.timezone, spec.grid
+    if zone in {None, grid.timezone} or grid.origin is not None or grid.offset is not None:
+        return ""
+    in_zone = replace(spec, grid=replace(grid, timezone=zone))
+    if _misfit(in_zone, parent) is not None:
+        return ""
+    return f"divide the clock of '{parent.name}', too: write time_bucket('{describe_width(grid.width)}', {column}, '{zone}')"
 
 
 def misfits_of_parent(spec: AggregateSpec, children: Iterable[Form]) -> list[Problem]:

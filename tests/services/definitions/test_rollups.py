@@ -55,6 +55,27 @@ def test_buckets_that_reach_over_an_edge_of_a_reader_are_refused(
     assert lake.names == ([] if together else ["one"])
 
 
+@pytest.mark.parametrize("measure", ["rollup(v) AS v", "sum(v) AS v"])
+def test_the_zone_that_is_missing_is_named(lake: Lake, measure: str) -> None:
+    """
+    With the column that the definition names, at its place; what the hint says to write is accepted. Where another zone helps nothing, none is named.
+    """
+    lake.apply(view("days", each("1 day", "Europe/Berlin"), column="Day"))
+    child = f"CREATE MATERIALIZED VIEW weeks\nAS SELECT {{}} AS b, {measure}\nFROM days GROUP BY 1;"
+    with pytest.raises(DefinitionError) as caught:
+        lake.apply(child.format("time_bucket('1 week', Day)"))
+
+    (problem,) = caught.value.problems
+    assert problem.message.startswith("weeks: `Day` cannot be divided into 1 week")
+    assert (2, child.split("\n")[1].index("{") + len("time_bucket('1 week', ") + 1) == (problem.line, problem.column)
+    right = "time_bucket('1 week', Day, 'Europe/Berlin')"
+    assert f"divide the clock of 'days', too: write {right}" == problem.hint
+    with pytest.raises(DefinitionError) as caught:
+        lake.apply(child.format("time_bucket('5 hours', Day)"))
+    assert "divide it so that each edge is one of 'days'" in caught.value.problems[0].hint
+    lake.apply(child.format(right))
+
+
 def test_buckets_that_fit_are_accepted(lake: Lake) -> None:
     """Also at the parent's ends, and where a key of the parent is the time."""
     lake.apply(
