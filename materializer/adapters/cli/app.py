@@ -35,6 +35,11 @@ _NAMES: Final = {
     "running": ("run",),
 }
 """The commands of each module, in the order of the help."""
+_OTHERWISE: Final = {
+    **dict.fromkeys(("list", "ls"), "'materializer status' lists the aggregates"),
+    **dict.fromkeys(("--version", "-V", "-v"), "'materializer version' prints what is installed"),
+}
+"""What other programs call a command, and which one it is here."""
 _OF_EVERY_COMMAND: Final = ("--lake", "--config", "--json", "--progress", "--strict-exit")
 _MODULES: Final = {name: module for module, names in _NAMES.items() for name in names}
 
@@ -106,7 +111,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except typer.TyperException as exc:
         output: Output = JsonOutput() if _wants_json(arguments) else TextOutput()
         words = ["materializer", *(a for a in arguments[:1] if a in run.commands)]
-        hint = _behind_command(arguments, run.commands) or f"'{' '.join(words)} --help' lists what can be given"
+        hint = _OTHERWISE.get(arguments[0]) if arguments else None
+        hint = hint or _behind_command(arguments, run.commands) or f"'{' '.join(words)} --help' lists what can be given"
         output.fail(UsageError(_message(exc), hint=hint))
         return UsageError.exit_status
     if argv is None:

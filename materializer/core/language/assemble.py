@@ -36,6 +36,17 @@ _OF_ROWS: Final = {
 Replacement: TypeAlias = tuple[int, int, "str | Formula"]
 
 
+def plain_name(name: str) -> str:
+    """Return a name with underscores in place of what a name cannot have; "" where this gives no name.
+
+    Examples:
+        >>> plain_name("Klima Tag"), plain_name("../bars"), plain_name("7 days")
+        ('Klima_Tag', 'bars', '')
+    """
+    plain = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")
+    return plain if _NAME.match(plain) and len(plain) <= NAME_LIMIT else ""
+
+
 def name_problem(name: str, what: str) -> tuple[str, str, str] | None:
     """Return the code, message and hint of a name that cannot name an aggregate or an output column; None for a good name."""
     code = "definition.bad-name" if what == "aggregate" else "definition.bad-column-name"
@@ -49,7 +60,7 @@ def name_problem(name: str, what: str) -> tuple[str, str, str] | None:
         return (
             code,
             f"the {what} name '{name}' must be letters, digits and underscores, a letter first",
-            "choose another name",
+            f"write {slug}" if (slug := plain_name(name)) else "choose another name",
         )
     if len(name) > NAME_LIMIT:
         return code, f"the {what} name has {len(name)} characters, at most {NAME_LIMIT} are allowed", "shorten it"

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from sqlglot import Token, TokenType
 
 from materializer.core.dialect import is_name
-from materializer.core.language.assemble import name_problem
+from materializer.core.language.assemble import name_problem, plain_name
 from materializer.core.language.draft import Draft
 from materializer.core.language.properties import PropertyValues, read_properties
 from materializer.core.language.selection import group_pieces, rest_of, select_outputs
@@ -266,7 +266,14 @@ def _read_name(statement: Fragment, at: int, header: _Header, problems: list[Pro
     if refusal:
         problems.append(name.problem(*refusal))
     elif not is_name(tokens[begin]):
-        problems.append(name.problem("definition.bad-name", f"`{name.text}` is no name", "write it without quotes"))
+        plain = plain_name(tokens[begin].text)
+        is_quoted_only = not plain or plain == tokens[begin].text
+        hint = (
+            "write it without quotes"
+            if is_quoted_only
+            else f"a name has letters, digits and underscores: write {plain}"
+        )
+        problems.append(name.problem("definition.bad-name", f"`{name.text}` is no name", hint))
     return at
 
 

@@ -55,7 +55,13 @@ def resolve_source(
     with translated(candidates[0], "looking at"):
         is_there = places.exists(candidates[0])
     if not is_there and parts_of(sources.get(name, name)):
-        found = engine().catalogs.table_named(sources.get(name, name))
+        try:
+            found = engine().catalogs.table_named(sources.get(name, name))
+        except TableNotFoundError as exc:
+            last = parts_of(sources.get(name, name))[-1]
+            here = [*sources, *(s.name for s in states.values()), *_beside(last, [places.inside(root, last)])]
+            meant = next((n for n in here if n.lower() == last.lower() and n != name), None)
+            raise exc if meant is None else TableNotFoundError(exc.message, hint=f"did you mean `{meant}`?") from exc
         # the output of an aggregate of this lake is read by its path, also after it lost its name
         return replace(found, name="") if parent_of(found.path, root, states) else found
     for path in candidates:

@@ -6,8 +6,9 @@ import json
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
 from msgspec import Struct, field
 
 from materializer.config import Config
@@ -32,6 +33,19 @@ from materializer.services.definitions.sources import MissingFeed, missing_feed,
 
 if TYPE_CHECKING:
     from materializer.spark.run.spark import Spark
+
+_READERS: Final = {
+    "csv": "pyarrow.csv.read_csv",
+    "json": "pyarrow.json.read_json",
+    "jsonl": "pyarrow.json.read_json",
+    "ndjson": "pyarrow.json.read_json",
+    "parquet": "pyarrow.parquet.read_table",
+    "arrow": "pyarrow.feather.read_table",
+    "feather": "pyarrow.feather.read_table",
+}
+"""By the ending of a file's name: what reads its rows."""
+_FIRST: Final = 1 << 16
+"""Bytes of a file in which the names of its columns are looked for."""
 
 
 class Wishes(Struct, frozen=True):
@@ -175,6 +189,8 @@ class Starter(Struct):
 
     def _look(self, source: str, view: View) -> tuple[str, SourceIdentity, int, SourceFacts]:
         if source not in self._looked:
+            if (error := self._of_file(source)) is not None:
+                raise error
             try:
                 found = resolve_source(source, self.root, self.config.sources, view.states, self.engine)
             except NotADeltaTableError as exc:
@@ -195,6 +211,28 @@ class Starter(Struct):
             return source
         is_of_catalog = "/" not in source and not places.exists(places.normalised(source))
         return source if is_of_catalog else path
+
+    def _of_file(self, source: str) -> NotADeltaTableError | None:
+        """Return an error that says how a file of rows becomes a Delta table; None where there is no such file."""
+        stem, _, ending = source.rpartition(".")
+        reader = _READERS.get(ending.lower(), "")
+        found = (p for p in (places.inside(self.root, source), places.normalised(source)) if places.is_local(p))
+        path = next(filter(places.is_file, found), None) if reader and stem else None
+        if path is None:
+            return None
+        table = path[: -len(ending) - 1]
+        table = f"{table}_table" if places.exists(table) else table
+        module, call = (
+            reader.rpartition(".")[0],
+            f"{reader}({json.dumps(path, ensure_ascii=False)}{_marks_of(path) if ending.lower() == 'csv' else ''})",
+        )
+        feed = 'configuration={"delta.enableChangeDataFeed": "true"}'
+        command = f"import deltalake, {module}; deltalake.write_deltalake({json.dumps(table, ensure_ascii=False)}, {call}, {feed})"
+        return NotADeltaTableError(
+            f"'{source}' is a file, and no Delta table",
+            hint=f"make a table of its rows, and begin with that:\npython -c {shlex.quote(command)}\nmaterializer new {shlex.quote(table)}",
+            path=path,
+        )
 
     def _of_parquet(self, source: str, error: NotADeltaTableError) -> NotADeltaTableError:
         """Return an error that says how a folder of Parquet files becomes a Delta table; *error* for other folders."""
@@ -244,6 +282,17 @@ class Starter(Struct):
         specs = parse_definitions(text)
         resolved = resolve(specs[0], DeltaFolder.at(path).schema())
         refuse_policies(resolved)
+
+
+def _marks_of(path: str) -> str:
+    """Return the arguments that read a CSV file with semicolons or tabs, as programs write it where a number has a comma; "" of others."""
+    with pa.OSFile(path) as file:
+        first = file.read(_FIRST).partition(b"\n")[0].decode(errors="replace")
+    mark = max(",;\t", key=first.count)
+    if mark == ",":
+        return ""
+    options = f", parse_options=pyarrow.csv.ParseOptions(delimiter={json.dumps(mark)})"
+    return options + (', convert_options=pyarrow.csv.ConvertOptions(decimal_point=",")' if mark == ";" else "")
 
 
 def _policy(choice: TimeChoice, bucket: str, late: Lateness | None) -> tuple[tuple[str, str], ...]:

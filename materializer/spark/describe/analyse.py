@@ -6,7 +6,7 @@ have UTC and ANSI on, because types and implicit casts depend on these settings.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
 from msgspec import Struct
@@ -101,9 +101,7 @@ def analyse(spark: SparkSession, spec: AggregateSpec, source_schema: st.StructTy
     buckets = dict.fromkeys(spec.edges, _TIME_TYPES[spec.time_type])
     finals = _finals(_stored(spark, buckets | keys, partials), layout, measures)
     if (refusal := refusal_of_text(spark, typed, source_schema)) is not None:
-        raise DefinitionError(
-            [_problem(_Place("Spark refuses the statement"), refusal, source_schema.fieldNames())]
-        ) from refusal
+        raise DefinitionError([_problem(_Place("Spark refuses the statement"), refusal, source_schema)]) from refusal
     return Analysed(
         spec=typed,
         layout=layout,
@@ -262,7 +260,7 @@ class _Questions:
             return None
 
     def _refuse(self, place: _Place, error: AnalysisException) -> None:
-        self.problems.append(_problem(place, error, self.source.columns))
+        self.problems.append(_problem(place, error, self.source.schema))
 
 
 class _Place(Struct, frozen=True):
@@ -291,7 +289,7 @@ def _types(frame: DataFrame, texts: Sequence[str]) -> list[st.DataType]:
     return [f.dataType for f in selected.schema.fields]
 
 
-def _problem(place: _Place, error: AnalysisException, columns: Sequence[str]) -> Problem:
+def _problem(place: _Place, error: AnalysisException, schema: st.StructType) -> Problem:
     condition = error.getCondition() or ""
     code = next((c for start, c in _CODES if condition.startswith(start)), None)
     if code is None:
@@ -299,6 +297,7 @@ def _problem(place: _Place, error: AnalysisException, columns: Sequence[str]) ->
     facts = error.getMessageParameters() or {}
     if code == "definition.unknown-column" and "objectName" in facts:
         name = facts["objectName"].replace("`", "")
+        columns = schema.fieldNames()
         near = get_close_matches(name, columns, n=1)
         hint = f"did you mean {near[0]}?" if near else f"the columns are {', '.join(columns)}"
         return Problem(code, f"{place.words}: the source has no column {name}", hint, about=place.name)
@@ -306,7 +305,26 @@ def _problem(place: _Place, error: AnalysisException, columns: Sequence[str]) ->
         name = facts["routineName"].replace("`", "")
         hint = "register it in the session, or mend its name"
         return Problem(code, f"{place.words}: there is no function {name}", hint, about=place.name)
-    return Problem(code, f"{place.words}: {sentence_of(error)}", about=place.name or quoted_in(error))
+    hint = _meant_field(facts, schema) if condition == "FIELD_NOT_FOUND" else ""
+    return Problem(code, f"{place.words}: {sentence_of(error)}", hint, about=place.name or quoted_in(error))
+
+
+def _meant_field(facts: Mapping[str, str], schema: st.StructType) -> str:
+    """Return the hint for a field that a struct does not have: the nearest of its fields, with the column before it."""
+    name, fields = facts.get("fieldName", "").strip("`"), facts.get("fields", "").strip("`").split("`, `")
+    known = {field.lower(): field for field in fields}
+    near = get_close_matches(name.lower(), known, n=1)
+    if not near:
+        return f"its fields are {', '.join(fields)}"
+    structs = [path for path, kind in _structs(schema) if kind.fieldNames() == fields]
+    return f"did you mean {' or '.join(f'`{path}.{known[near[0]]}`' for path in structs) or f'`{known[near[0]]}`'}?"
+
+
+def _structs(schema: st.StructType, before: str = "") -> Iterator[tuple[str, st.StructType]]:
+    for field in schema.fields:
+        if isinstance(field.dataType, st.StructType):
+            yield before + field.name, field.dataType
+            yield from _structs(field.dataType, f"{before}{field.name}.")
 
 
 def _check_merges(

@@ -41,6 +41,9 @@ def raising(error: BaseException):
     ("arguments", "told"),
     [
         (["refrsh"], "refresh"),
+        (["list"], "'materializer status' lists the aggregates"),
+        (["ls"], "'materializer status' lists the aggregates"),
+        (["--version"], "'materializer version' prints what is installed"),
         (["refresh"], "--all"),
         (["refresh", "x", "--all"], "got both"),
         (["refresh", "x", "--max-runs", "0"], "max-runs"),

@@ -394,3 +394,24 @@ def test_a_clause_of_an_engine_is_no_property(name: str) -> None:
     (problem,) = refused.value.problems
     assert ("definition.unknown-property", f"there is no property '{name.lower()}'") == (problem.code, problem.message)
     assert problem.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ('"Klima Tag"', "a name has letters, digits and underscores: write Klima_Tag"),
+        ("`Klima Tag`", "write Klima_Tag"),
+        ('"bars"', "write it without quotes"),
+        ("`7 days`", "choose another name"),
+    ],
+)
+def test_a_name_that_would_do_is_named(name: str, hint: str) -> None:
+    """
+    Of one with a space in quotes; what the hint says is a name.
+    """
+    with pytest.raises(DefinitionError) as refused:
+        parse_definitions(view(name=name))
+    assert [hint] == [problem.hint for problem in refused.value.problems]
+
+    if "write " in hint:
+        parse_definitions(view(name="bars" if "quotes" in hint else hint.rsplit(maxsplit=1)[-1]))

@@ -65,3 +65,33 @@ def test_an_aggregate_that_was_meant_is_named(tmp_path: Path, name: str, hint: s
         lake.wired.journal.view().named(name)
 
     assert caught.value.hint.startswith(hint)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("public.trades", "did you mean `Trades`?"),
+        ("public.HOURLY", "name it"),
+        ("db.events", "did you mean `events`?"),
+    ],
+)
+def test_a_schema_before_a_known_source_is_named(tmp_path: Path, name: str, hint: str) -> None:
+    """
+    In other systems a table has one before its name; the catalog does not have the table.
+    """
+    DeltaTable.create(str(tmp_path / "events"), RAW)
+    with pytest.raises(TableNotFoundError) as caught:
+        resolve_source(name, str(tmp_path), {"Trades": "raw/trades"}, {}, EmptyCatalog)  # type: ignore[arg-type]
+
+    assert caught.value.hint.startswith(hint)
+
+
+class EmptyCatalog:
+    """An engine whose catalog has no table."""
+
+    def __init__(self) -> None:
+        self.catalogs = self
+
+    def table_named(self, name: str) -> None:
+        """Find no table."""
+        raise TableNotFoundError(f"the catalog has no table '{name}'", hint="name it as the session's catalog does")

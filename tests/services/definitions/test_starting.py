@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import shlex
@@ -17,6 +18,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import feather
 
 from materializer import Materializer
 from materializer.core.compiled.resolve import resolve
@@ -267,6 +269,35 @@ def test_a_folder_of_parquet_gets_the_command_that_makes_it_a_table(tmp_path: Pa
 
     assert "ts" == lake.new("the shop's rows").answers.time
     assert 400 == DeltaTable(str(folder)).to_pyarrow_table().num_rows
+
+
+@pytest.mark.parametrize("ending", ["csv", "CSV", "json", "parquet", "arrow"])
+def test_a_file_of_rows_gets_the_commands_that_make_it_a_table(tmp_path: Path, ending: str) -> None:
+    """
+    Followed as they are printed, the second one has a source; numbers with a comma are numbers.
+    """
+    lake, file = tmp_path / "lake", tmp_path / "lake" / f"Messung 1.{ending}"
+    lake.mkdir()
+    table = pa.table({"zeit": [1_756_684_800_000, 1_756_688_400_000], "wert": [3.5, 4.0]})
+    match ending.lower():
+        case "csv":
+            file.write_text("zeit;wert\n1756684800000;3,5\n1756688400000;4,0\n")
+        case "json":
+            file.write_text("\n".join(json.dumps(row) for row in table.to_pylist()))
+        case "parquet":
+            pq.write_table(table, file)
+        case _:
+            feather.write_feather(table, str(file))
+    with pytest.raises(NotADeltaTableError) as caught:
+        Materializer(lake).new(file.name)
+
+    _, make, new = caught.value.hint.split("\n")
+    words = shlex.split(make)
+    assert "python" == words[0]
+    subprocess.run([sys.executable, *words[1:]], check=True)
+    answers = Materializer(lake).new(shlex.split(new)[2]).answers
+    assert ("zeit", "ms") == (answers.time, answers.resolution)
+    assert "avg(wert) AS wert_avg" in answers.measures
 
 
 def test_a_table_without_a_time_says_what_it_has(tmp_path: Path) -> None:

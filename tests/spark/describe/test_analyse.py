@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
+from pyspark.sql import types as st
 from pyspark.sql.functions import expr, pandas_udf
 from pyspark.sql.types import StructType
 
@@ -106,6 +107,26 @@ def test_all_problems_are_found_at_once(spark: SparkSession) -> None:
     ) == [code for code, _ in sorted(found)]
     assert any("no column symm | did you mean sym?" in text for _, text in found)
     assert any("FILTER of measure 'm2' is of type int, expected boolean" in text for _, text in found)
+
+
+@pytest.mark.parametrize(
+    ("field", "hint"),
+    [
+        ("Zustand.Batteri", "did you mean `Zustand.Batterie`?"),
+        ("Zustand.Netz.signl", "did you mean `Zustand.Netz.Signal`?"),
+        ("Zustand.xyzzy", "its fields are Batterie, Netz"),
+    ],
+)
+def test_the_field_that_was_meant_is_named(spark: SparkSession, field: str, hint: str) -> None:
+    """
+    With the column and the structs in front of it, as it has to be written.
+    """
+    net = st.StructType([st.StructField("Signal", st.IntegerType()), st.StructField("Art", st.StringType())])
+    state = st.StructType([st.StructField("Batterie", st.IntegerType()), st.StructField("Netz", net)])
+    with pytest.raises(DefinitionError) as caught:
+        analyse(spark, spec_of(call("min", field)), st.StructType([*schema().fields, st.StructField("Zustand", state)]))
+
+    assert [("definition.unknown-column", hint)] == [(p.code, p.hint) for p in caught.value.problems]
 
 
 @pytest.mark.parametrize(
