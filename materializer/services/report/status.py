@@ -40,7 +40,7 @@ from materializer.services.report.chain import FRESH, Ancestor, Chains
 from materializer.services.report.freshness import Freshness, freshness_of
 from materializer.services.report.history import folded
 from materializer.services.report.source_lateness import SourceLateness, by_source
-from materializer.services.report.withheld import withheld
+from materializer.services.observe.withheld import withheld
 from materializer.services.schedule.policies import PolicyState, now_to_look, outside, policy_states
 from materializer.services.versions.progress import (
     NextVersion,

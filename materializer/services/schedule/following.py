@@ -1,23 +1,24 @@
 """A process that stays: it follows the sources of all policies, and refreshes what came due or became dirty.
 
 Each look takes the state of the journal and of the log of each source, and no row. A policy with a schedule runs when it is due; one
-without runs when its source has a new version, or its window has something dirty. What fails is tried again, ever later. Several
+without runs when its source has a new version, or its window has something dirty. What fails is tried again, ever later; what a
+gate withholds is looked at again when its source or its definition changes. Several
 such processes share the work: who finds an aggregate's lease taken leaves it to the other.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from threading import Event
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct, field
 
 from materializer.core.policy.policies import policies_of, refresh_window
 from materializer.core.printed import Printed, PrintedTable, facts, tables_of
 from materializer.core.time.spans import NEG_INF, SpanSet
-from materializer.errors import LeaseHeldError, MaterializerError
+from materializer.errors import LeaseHeldError, MaterializerError, QualityGateError
 from materializer.journal.state import AggregateState
 from materializer.journal.view import View
 from materializer.lake.table import DeltaFolder, TableHead, one_look
@@ -26,6 +27,7 @@ from materializer.services.aggregate import timed
 from materializer.services.commit.lake import Lake
 from materializer.services.definitions import lineage
 from materializer.services.observe.dirty import dirty_below_newest
+from materializer.services.observe.withheld import withheld
 from materializer.services.schedule.health import AT_REST, AT_WORK, Health
 from materializer.services.schedule.policies import Policies, PolicyReport, now_to_look, policy_states
 
@@ -58,16 +60,17 @@ class Failed(Printed, Struct, frozen=True):
     Args:
         aggregate: The aggregate; "" if the journal could not be read.
         error: Why.
-        again: Seconds until it is tried again.
+        again: Seconds until it is tried again; None where a gate published nothing, until the source or the definition changes.
     """
 
     aggregate: str
     error: MaterializerError
-    again: float
+    again: float | None
 
     def _tables(self) -> list[PrintedTable]:
+        then = "when something changes" if self.again is None else f"in {self.again:.0f} s"
         pairs = [("error", str(self.error)), ("remedy", self.error.hint), ("code", self.error.code)]
-        return [facts(f"{self.aggregate or 'the journal'}: failed, tried again in {self.again:.0f} s", pairs)]
+        return [facts(f"{self.aggregate or 'the journal'}: failed, tried again {then}", pairs)]
 
 
 class Follower(Struct):
@@ -92,6 +95,8 @@ class Follower(Struct):
     """When each that has to wait is looked at again."""
     _known: tuple[View, list[str]] | None = None
     """The journal when it was last looked at, and the aggregates that had policies then, parents first."""
+    _refusing: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The definition of each whose gate withholds something, as it was then."""
     _heads: dict[str, TableHead] = field(default_factory=dict)
     """The sources as they were in this look, since the last refresh in it."""
 
@@ -154,6 +159,7 @@ class Follower(Struct):
                     done = self.policies.run(name, policy)
                 self._heads.clear()  # what reads it finds a new version
                 self._well(name)
+                self._notice(name, is_withheld=bool(done.report.withheld))
                 if done.report.runs:
                     yield Followed(name, done, time.monotonic() - began)
                 elif not has_moved:  # what cannot be computed, or has no row yet, is looked at now and then
@@ -163,6 +169,8 @@ class Follower(Struct):
             self.health.lives(self.every + AT_REST)
         except LeaseHeldError:  # another process works on it
             return
+        except QualityGateError as exc:
+            yield self._refused(name, exc)
         except MaterializerError as exc:
             yield self._failed(name, exc)
 
@@ -186,6 +194,8 @@ class Follower(Struct):
         if has_moved or state.extent_end == NEG_INF:  # it has to look at what is new, or was never refreshed
             return [*due, *(p.name for p in free)]
         dirt = dirty_below_newest(state)
+        if dirt and self._refusing.get(state.name) == state.spec:  # the same rows would be computed for the same gate
+            dirt -= SpanSet.union(span for found in withheld(state) for span in found.spans)
         for policy in free if dirt and now is not None else ():
             window = refresh_window(policy, policies, now or 0, grid)
             if policy.catch_dirt or (window is not None and dirt & SpanSet.of(window)):
@@ -202,6 +212,21 @@ class Follower(Struct):
             return True  # the refresh says what is wrong, and what to do about it
         head = self._heads[path]
         return head.version != state.cursor or head.table_id != state.source.table_id
+
+    def _notice(self, name: str, *, is_withheld: bool) -> None:
+        """Remember by which definition a gate withholds something of an aggregate."""
+        if is_withheld:
+            self._refusing[name] = self.lake.journal.last_view.named(name).spec
+        else:
+            self._refusing.pop(name, None)
+
+    def _refused(self, name: str, error: QualityGateError) -> Failed:
+        """Tell that a gate published nothing; this process works, and has nothing to do until something changes."""
+        self._notice(name, is_withheld=True)
+        self._well(name)
+        self.health.lives(self.every + AT_REST)
+        self.after_failure(error)
+        return Failed(name, error, None)
 
     def _waits(self, name: str) -> bool:
         return self._again.get(name, 0.0) > time.monotonic()

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event
 from typing import Any
 
+import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from materializer.config import Config
-from materializer.errors import SparkDiedError
+from materializer.errors import QualityGateError, SparkDiedError
 from materializer.lake.table import DeltaFolder
 from materializer.services.activity import Listeners
 from materializer.services.schedule.following import Failed, Followed
@@ -375,3 +377,61 @@ def test_an_output_that_is_lost_while_it_runs(tmp_path: Path) -> None:
     shutil.move(tmp_path / "away", tmp_path / "a" / "output")
     assert {"a"} >= set(names(followed(lake)))
     assert [[6], [6]] == [[row["v"] for row in lake.rows_of(name)] for name in ("a", "b")]
+
+
+def gated(lake: LocalLake, most: int) -> None:
+    """Apply an hourly aggregate whose gate withholds hours with more than *most*."""
+    folder = lake.root / "expectations"
+    folder.mkdir(exist_ok=True)
+    expected = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "v", "max_value": most}}
+    (folder / "hourly.json").write_text(json.dumps({"name": "few", "expectations": [expected]}))
+    given = {"refresh.start_offset": "none", "quality.on_failure": "buckets"}
+    listed = ", ".join(f"'{key}' = '{value}'" for key, value in given.items())
+    lake.apply(view("hourly", each("1 hour")).replace("\nAS", f"\nTBLPROPERTIES ({listed})\nAS", 1))
+
+
+def test_what_a_gate_withholds_is_looked_at_when_something_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Other looks compute nothing and write nothing; a row of another hour is published by the next look, and what is withheld after the
+    suite has changed.
+    """
+    monkeypatch.chdir(tmp_path)
+    lake = LocalLake(tmp_path)
+    lake.add((0, 1), (HOUR, 7), (2 * HOUR, 2))
+    gated(lake, most=5)
+    idle = [lambda: None] * 5
+
+    found = followed(lake, *idle, lambda: lake.add((2 * HOUR, 1)), *idle)
+
+    assert ["hourly"] * 2 == names(found)
+    assert [1, 3] == [row["v"] for row in lake.rows_of("hourly")]
+    assert 2 == len(lake.opened.history("hourly"))
+
+    found = followed(lake, *idle, lambda: gated(lake, most=9), *idle)
+
+    refused, published = found
+    assert isinstance(refused, Failed)  # a new process asks the gate once
+    assert isinstance(refused.error, QualityGateError)
+    assert refused.again is None
+    assert "when something changes" in str(refused)
+    assert isinstance(published, Followed)
+    assert [1, 7, 3] == [row["v"] for row in lake.rows_of("hourly")]
+
+
+def test_a_gate_that_refuses_delays_no_other_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    It is told once, and the next look publishes a row of another hour.
+    """
+    monkeypatch.chdir(tmp_path)
+    lake = LocalLake(tmp_path)
+    lake.add((0, 7))
+    gated(lake, most=5)
+
+    found = list(
+        lake.opened.follow("hourly", every=60.0, stop=Looks(lambda: None, lambda: None, lambda: lake.add((HOUR, 1))))
+    )
+
+    assert [Failed, Followed] == [type(each) for each in found]
+    assert [1] == [row["v"] for row in lake.rows_of("hourly")]

@@ -109,10 +109,9 @@ class AgainResult(Result, frozen=True):
         }
 
     def lines(self, width: int) -> Iterator[str]:
-        what = self.failed.aggregate or "the journal"
-        yield from wrapped(
-            f"failed, and is tried again in {duration(self.failed.again)}", f"{_now()} {what}: ", width=width
-        )
+        what, again = self.failed.aggregate or "the journal", self.failed.again
+        then = "when its source or its definition changes" if again is None else f"in {duration(again)}"
+        yield from wrapped(f"failed, and is tried again {then}", f"{_now()} {what}: ", width=width)
 
 
 class EndedResult(Result, frozen=True):

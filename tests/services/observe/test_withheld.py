@@ -16,7 +16,7 @@ from materializer.core.spec.spec import TimeType
 from materializer.errors import QualityGateError
 from materializer.services.refresh.reports import RunDone
 from materializer.services.report.tables import DoctorFinding
-from materializer.services.report.withheld import withheld
+from materializer.services.observe.withheld import withheld
 from materializer.services.schedule.following import Followed
 from materializer.services.schedule.policies import PolicyReport
 from tests.services.no_spark import LocalLake, each, view
