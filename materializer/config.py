@@ -307,7 +307,7 @@ def _parsed(path: Path) -> dict[str, Any]:
     import tomllib  # noqa: PLC0415 - many lakes have no such file
 
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
         raise ConfigError(f"{path}: not valid TOML: {exc}", hint="mend the file at that place") from exc
     except RecursionError:

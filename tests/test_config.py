@@ -56,6 +56,13 @@ def test_a_lake_needs_no_file(tmp_path: Path) -> None:
     assert read(tmp_path) == Config()
 
 
+def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
+    """
+    Editors of Windows write it, and show nothing there.
+    """
+    assert str(tmp_path / "tables") == read(tmp_path, '\ufefflake = "tables"\n').lake
+
+
 def test_a_file_is_read_whole(tmp_path: Path) -> None:
     """
     Paths start from the file's folder; URIs and catalog names stay; unquoted Spark options are one dotted name.

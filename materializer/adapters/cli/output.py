@@ -81,9 +81,10 @@ class Output(Protocol):
 class Pipe:
     """A stream whose reader may go away; it drops what is written after that."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self.stream = stream
-        self.is_terminal = stream.isatty()
+    def __init__(self, stream: TextIO | None) -> None:
+        # a process whose output was closed before it began has no stream
+        self.stream = open(os.devnull, "w", encoding="utf-8") if stream is None else stream  # noqa: SIM115, PTH123 - lives as long as the process
+        self.is_terminal = self.stream.isatty()
 
     def text(self, lines: Iterable[str], red: str = "") -> None:
         """Write lines of text in which a terminal has nothing to obey; the first word is red if it is *red*, on a terminal."""

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from materializer.core.spec.spec import CONTINUOUS, AggregateSpec
-from materializer.errors import DefinitionError, Problem, UsageError
+from materializer.errors import DefinitionError, MaterializerError, Problem, UsageError
 from materializer.lake import places
 from materializer.lake.failures import failure
 from materializer.lake.hostile import endless
@@ -179,13 +179,25 @@ def _texts(item: str | Path | AggregateSpec) -> Sequence[tuple[str | AggregateSp
             if name := endless(path, names):
                 raise UsageError(f"'{name}' in {path} is no regular file", hint="take it out of the folder")
             files = [f"{path}/{name}" for name in names]
-        if not files or not places.exists(files[0]):
+        if not files or (files == [path] and not places.exists(path)):
             raise UsageError(f"there is no definition file at {path}", hint="give a .sql file or a folder of them")
-        return [(places.read(f).decode("utf-8-sig"), f) for f in files]
+    except OSError as exc:
+        raise _unread(path, exc) from exc
+    return [(_text(file), file) for file in files]
+
+
+def _text(file: str) -> str:
+    try:
+        return places.read(file).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as exc:
-        if isinstance(exc, OSError) and not places.is_local(path):
-            raise failure(path, "reading", exc) from exc
-        raise UsageError(f"the definition file {path} cannot be read: {exc}", hint="give a UTF-8 text file") from exc
+        raise _unread(file, exc) from exc
+
+
+def _unread(place: str, exc: OSError | UnicodeDecodeError) -> MaterializerError:
+    if isinstance(exc, OSError) and not places.is_local(place):
+        return failure(place, "reading", exc)
+    hint = "give a UTF-8 text file, or take it out of the folder"
+    return UsageError(f"the definition file {place} cannot be read: {exc}", hint=hint)
 
 
 def _named_twice(specs: Sequence[AggregateSpec]) -> list[Problem]:

@@ -35,12 +35,12 @@ from materializer.services.observe.clock import wall_clock
 from materializer.services.observe.dirty import dirty_below_newest
 from materializer.services.observe.frozen_bound import why_stuck
 from materializer.services.observe.source_deletes import OtherReader, left_to_owner
+from materializer.services.observe.withheld import withheld
 from materializer.services.planning import executors
 from materializer.services.report.chain import FRESH, Ancestor, Chains
 from materializer.services.report.freshness import Freshness, freshness_of
 from materializer.services.report.history import folded
 from materializer.services.report.source_lateness import SourceLateness, by_source
-from materializer.services.observe.withheld import withheld
 from materializer.services.schedule.policies import PolicyState, now_to_look, outside, policy_states
 from materializer.services.versions.progress import (
     NextVersion,

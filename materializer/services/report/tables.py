@@ -28,8 +28,8 @@ from materializer.services.aggregate import Aggregate
 from materializer.services.definitions.cron import next_due
 from materializer.services.maintenance.maintain import MONTH_HOURS, WEEK_HOURS, TablePlan
 from materializer.services.observe.dirty import dirty_below_newest
-from materializer.services.repair.diagnose import NUMBERS_EXPIRE
 from materializer.services.observe.withheld import withheld
+from materializer.services.repair.diagnose import NUMBERS_EXPIRE
 
 SOON_HOURS: Final = 48
 """A version that becomes unreadable sooner than this is a warning."""

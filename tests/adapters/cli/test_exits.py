@@ -225,6 +225,16 @@ def test_a_closed_pipe_leaves_no_complaint_behind(arguments):
         assert process.stderr.read() == b""
 
 
+def test_an_output_that_was_closed_before_is_none(monkeypatch):
+    """
+    Work goes on, and says nothing.
+    """
+    monkeypatch.setattr(sys, "stdout", None)
+
+    assert TextOutput().close() is None
+    Pipe(None).lines(["more"])
+
+
 def test_the_environment_gives_shared_options(monkeypatch, capsys):
     """
     MATERIALIZER_LAKE, MATERIALIZER_JSON and MATERIALIZER_STRICT_EXIT stand for their options.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from materializer.errors import Problem
+from materializer.errors import Problem, UsageError
 from materializer.services.definitions.texts import Texts
 
 TEXT = """
@@ -30,3 +30,20 @@ def test_a_place_is_that_of_what_the_problem_is_about(about: str, place: tuple[i
     found = texts.placed(Problem("definition.some", "d: `raw` and 'at' are named here", about=about), specs)
 
     assert (str(file), *place) == (found.file, found.line, found.column)
+
+
+@pytest.mark.parametrize("kind", ["bytes", "link", "folder"])
+def test_the_file_that_cannot_be_read_is_named(kind: str, tmp_path: Path) -> None:
+    """
+    Of a folder with many.
+    """
+    (tmp_path / "a.sql").write_text(TEXT)
+    odd = tmp_path / "odd.sql"
+    {
+        "bytes": lambda: odd.write_bytes(b"\xff\xfe"),
+        "link": lambda: odd.symlink_to("nowhere"),
+        "folder": odd.mkdir,
+    }[kind]()
+
+    with pytest.raises(UsageError, match=r"odd\.sql cannot be read"):
+        Texts(frozenset()).read(tmp_path)

@@ -14,9 +14,9 @@ from materializer.adapters.cli.render.refresh import RefreshResult
 from materializer.adapters.cli.render.run import FollowedResult
 from materializer.core.spec.spec import TimeType
 from materializer.errors import QualityGateError
+from materializer.services.observe.withheld import withheld
 from materializer.services.refresh.reports import RunDone
 from materializer.services.report.tables import DoctorFinding
-from materializer.services.observe.withheld import withheld
 from materializer.services.schedule.following import Followed
 from materializer.services.schedule.policies import PolicyReport
 from tests.services.no_spark import LocalLake, each, view
