@@ -27,7 +27,7 @@ from materializer.local.typed import Typed
 from materializer.machine import cache_dir
 
 FOLDER: Final = "compiled"
-"""A folder of the user's cache that nobody else may write."""
+"""A folder of the user's cache that no other user may write."""
 NAME: Final = "texts.json"
 MOST_TEXTS: Final = 4_096
 """Texts that are remembered, the last ones that were compiled."""
@@ -124,7 +124,7 @@ def _written(by: str) -> dict[str, Typed | str]:
 
 
 def _is_ours(path: Path) -> bool:
-    """Return whether nobody but this user may write a file or folder, where a system tells."""
+    """Return whether only this user may write a file or folder, where a system tells."""
     stat = path.lstat()
     return not hasattr(os, "getuid") or (stat.st_uid == os.getuid() and not stat.st_mode & 0o022)
 
