@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
 from materializer.api.opened import OpenedLake
+from materializer.errors import UsageError
 from materializer.spark.runtime.jvm import watched
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from materializer.services.delivery.export import ExportReport
     from materializer.services.refresh.fresh import FreshRead, FreshView
     from materializer.services.report.snippets import Snippet
+
+_FORMATS: Final = ("spark", "pandas")
 
 
 @watched
@@ -43,6 +46,7 @@ class Reading(OpenedLake):
         Raises:
             TableNotFoundError: If the output is gone.
             TablesAheadError: With *fresh*, if the tables carry a refresh that the journal does not know.
+            UsageError: If there is no such format.
 
         Shape:
             The columns of the definition's SELECT, in its order; for an engine the columns that it writes.
@@ -50,6 +54,7 @@ class Reading(OpenedLake):
         """
         from materializer.lake.rows import to_pandas
 
+        _check(as_)
         state = self.journal.view().named(name)
         aggregate = self._lake.aggregate(state)
         if fresh:
@@ -91,7 +96,7 @@ class Reading(OpenedLake):
             reason: Only changes with this reason: ``new``, ``late``, ``correction``, ``delete`` or ``definition``.
 
         Raises:
-            UsageError: If there is no feed.
+            UsageError: If there is no feed, or no such format.
 
         Shape:
             The columns of the output.
@@ -105,6 +110,7 @@ class Reading(OpenedLake):
         from materializer.lake.output_diff import feed_rows
         from materializer.services.delivery import output_feed
 
+        _check(as_)
         path = output_feed.path_of(self._lake.aggregate(self.journal.view().named(name)))
         if as_ == "pandas":
             columns, rows, _ = feed_rows(path, after=after_refresh, reason=reason)
@@ -231,3 +237,9 @@ class Reading(OpenedLake):
     def _ends(self, name: str, start: Instant, end: Instant) -> tuple[int | None, int | None]:
         window = self._window(name, start, end)
         return None if start is None else window.start, None if end is None else window.end
+
+
+def _check(as_: str) -> None:
+    if as_ not in _FORMATS:
+        hint = "give 'spark' or 'pandas'; `how_to_read` says how others read the output, `export` writes Parquet, CSV or Arrow"
+        raise UsageError(f"no rows are returned as {as_!r}", hint=hint)
