@@ -43,7 +43,8 @@ class Materializer(
 ):
     """Continuous aggregates of one lake.
 
-    Arguments take an instant as ISO text (in UTC unless it has an offset) or, for integer time columns, as a whole number.
+    Arguments take an instant as ISO text, a ``datetime`` or a ``date`` (in UTC unless it has an offset) or, for integer time
+    columns, as a whole number.
     Results have instants as :class:`~materializer.Span`, in microseconds since 1970-01-01T00:00:00Z or in the numbers of the
     column. Windows are half-open; None leaves an end open. Durations in reports are seconds of wall time.
 

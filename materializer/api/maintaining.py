@@ -8,6 +8,7 @@ from materializer.api.opened import OpenedLake
 from materializer.spark.runtime.jvm import watched
 
 if TYPE_CHECKING:
+    from materializer.core.time.instants import Instant
     from materializer.services.maintenance.expire import Expiry, Thaw
     from materializer.services.maintenance.maintain import Maintainer, MaintainReport, OnPlan
 
@@ -41,12 +42,12 @@ class Maintaining(OpenedLake):
 
         return Maintainer(self._lake)
 
-    def expire(self, name: str, before: str | int, *, as_stored: bool = False, dry_run: bool = False) -> Expiry:
+    def expire(self, name: str, before: Instant, *, as_stored: bool = False, dry_run: bool = False) -> Expiry:
         """Freeze the history of an aggregate before its raw rows are deleted; writes to no source.
 
         Args:
             name: The aggregate.
-            before: End of the frozen history, rounded down to an edge: ISO text, or an integer for integer time.
+            before: End of the frozen history, rounded down to an edge: ISO text, a ``datetime`` or a ``date``, or an integer for integer time.
             as_stored: Freeze dirty buckets that need their raw rows, too, as they are stored; they stay in the log, stuck.
             dry_run: Only return what would be done.
 

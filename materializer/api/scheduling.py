@@ -34,7 +34,7 @@ class Scheduling(OpenedLake):
 
         Args:
             name: The aggregate; None for all.
-            now: ISO text, or an integer for integer time; None for the clock.
+            now: ISO text, a ``datetime`` or a ``date``, or an integer for integer time; None for the clock.
         """
         from materializer.services.schedule.policies import listed
 
@@ -45,13 +45,13 @@ class Scheduling(OpenedLake):
         name: str,
         policy: str = "default",
         *,
-        start_offset: Instant = None,
-        end_offset: Instant = None,
+        start_offset: str | int | None = None,
+        end_offset: str | int | None = None,
         schedule: str | None = None,
         max_runs: int | None = None,
         order: Literal["newest", "oldest"] | None = None,
         catch_dirt: bool | None = None,
-        max_staleness: Instant = None,
+        max_staleness: str | int | None = None,
     ) -> DefinitionChange:
         """Add a refresh policy to an applied definition; no bucket is computed.
 
@@ -110,7 +110,7 @@ class Scheduling(OpenedLake):
         Args:
             name: The aggregate.
             policy: Name of the policy.
-            now: ISO text; for integer time an integer, which is required unless the definition has a resolution.
+            now: ISO text, a ``datetime`` or a ``date``; for integer time an integer, which is required unless the definition has a resolution.
             on_plan: Called with each plan before it is carried out.
             on_run: Called with each run when it is done.
 

@@ -23,7 +23,17 @@ from msgspec import Struct
 
 from materializer.core.spec.spec import AggregateSpec, GridSpec, Resolution, TimeType, Width
 from materializer.core.time.grid import Grid, describe_width, parse_width
-from materializer.core.time.instants import DAY, SECOND, TICKS_PER_SECOND, date_of, days_of, parse, render
+from materializer.core.time.instants import (
+    DAY,
+    SECOND,
+    TICKS_PER_SECOND,
+    Instant,
+    date_of,
+    days_of,
+    parse,
+    render,
+    written,
+)
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.core.time.zones import UTC, Zone, load
 from materializer.errors import PolicyNowError
@@ -257,6 +267,9 @@ def _is_small(policy: Policy, grid: GridSpec, resolution: Resolution) -> bool:
     return window * SECOND < bucket * per_second if is_ticks else window * per_second < bucket * SECOND
 
 
+_HINT: Final = "give a time such as 2024-03-01T06:00:00Z"
+
+
 # -- now -----------------------------------------------------------------------------------------------------------------
 
 
@@ -265,17 +278,29 @@ def has_clock(grid: Grid) -> bool:
     return not grid.time_type.is_integer or grid.resolution is not Resolution.NONE
 
 
-def read_now(given: str | int, grid: Grid) -> int:
+def text_of_now(given: Instant) -> str:
+    """Return the *now* that a user gave as text; "" for none.
+
+    Raises:
+        PolicyNowError: If it is of a type that no time is given in.
+    """
+    try:
+        return "" if given is None else written(given)
+    except ValueError as error:
+        raise PolicyNowError(f"now cannot be read: {error}", hint=_HINT) from None
+
+
+def read_now(given: Instant, grid: Grid) -> int:
     """Return the *now* that a user gave: microseconds since the epoch, or a plain integer.
 
     Args:
-        given: ISO text, in UTC unless it names another zone; for an integer time column also a number of its ticks.
+        given: ISO text, or a ``datetime`` or a ``date``, in UTC unless it names another zone; for an integer time column also a number of its ticks.
         grid: The aggregate's grid.
 
     Raises:
         PolicyNowError: If *given* cannot be read.
     """
-    text, hint = str(given).strip(), "give a time such as 2024-03-01T06:00:00Z"
+    text = text_of_now(given)
     if grid.time_type.is_integer and re.fullmatch(r"[+-]?\d+", text, re.ASCII):
         return int(text) * SECOND // TICKS_PER_SECOND[grid.resolution] if has_clock(grid) else int(text)
     if not has_clock(grid):
@@ -284,9 +309,9 @@ def read_now(given: str | int, grid: Grid) -> int:
     try:
         now = parse(text, TimeType.TIMESTAMP)
     except ValueError as error:
-        raise PolicyNowError(f"now cannot be read: {error}", hint=hint) from None
+        raise PolicyNowError(f"now cannot be read: {error}", hint=_HINT) from None
     if now in (NEG_INF, POS_INF):
-        raise PolicyNowError(f"now must be an instant, got {text!r}", hint=hint)
+        raise PolicyNowError(f"now must be an instant, got {text!r}", hint=_HINT)
     return now
 
 

@@ -8,7 +8,8 @@ and after 9999, which ``datetime`` cannot represent; year 0 is 1 BC.
 from __future__ import annotations
 
 import re
-from typing import Final, TypeAlias
+from datetime import date
+from typing import Any, Final, SupportsIndex, TypeAlias
 
 from msgspec import Struct
 
@@ -16,8 +17,8 @@ from materializer.core.spec.spec import Resolution, TimeType
 from materializer.core.time.spans import NEG_INF, POS_INF, Span
 from materializer.errors import RefreshWindowError
 
-Instant = str | int | None
-"""An end of a window: ISO text, a raw integer for integer time columns, or None for an open end."""
+Instant = str | int | date | None
+"""An end of a window: ISO text, a ``date`` or a ``datetime``, a raw integer for integer time columns, or None for an open end."""
 
 MILLISECOND: Final = 1_000
 SECOND: Final = 1_000_000
@@ -94,12 +95,39 @@ def year_of(instant: int) -> int:
     return date_of(instant // DAY)[0]
 
 
-def parse(text: str | int, time_type: TimeType, resolution: Resolution = Resolution.NONE) -> int:
+def written(given: Any) -> str:
+    """Return an instant that a caller gave as the text that it stands for.
+
+    Args:
+        given: Text, a whole number, a ``datetime`` with or without a zone, or a ``date``, which is its midnight.
+
+    Raises:
+        ValueError: If it is none of these.
+
+    Examples:
+        >>> from datetime import UTC, datetime
+        >>> written(datetime(2024, 3, 1, 6, tzinfo=UTC)), written(date(2024, 3, 1)), written(5)
+        ('2024-03-01T06:00:00+00:00', '2024-03-01', '5')
+    """
+    match given:
+        case str():
+            return given.strip()
+        case date():  # a datetime is one, too
+            return given.isoformat()
+        case SupportsIndex() if not isinstance(given, bool):
+            return str(given.__index__())
+        case _:
+            what = "a text such as 2024-03-01T00:00:00Z, a datetime, a date or, for integer time, a whole number"
+            raise ValueError(f"expected {what}, got {type(given).__name__} {given!r:.60}")
+
+
+def parse(text: Any, time_type: TimeType, resolution: Resolution = Resolution.NONE) -> int:
     """Return the instant that *text* names.
 
     Args:
         text: ``-inf``, ``inf``; an integer for integer columns; else ISO 8601 (``2024-03-01``,
-            ``2024-03-01T00:00:00.5Z``, ``+02:00``; a trailing ``BC`` is read). Without a zone it is UTC.
+            ``2024-03-01T00:00:00.5Z``, ``+02:00``; a trailing ``BC`` is read), or what :func:`written` takes for such a
+            text. Without a zone it is UTC.
         time_type: Type of the time column.
         resolution: Meaning of a tick of an integer column; with a resolution, integer columns also accept ISO text.
 
@@ -112,9 +140,7 @@ def parse(text: str | int, time_type: TimeType, resolution: Resolution = Resolut
         >>> parse("1970-01-02", TimeType.BIGINT, Resolution.MS)
         86400000
     """
-    if isinstance(text, int):
-        text = str(text)
-    text = text.strip()
+    text = written(text)
     if text.lower() in _INFINITE:
         return _INFINITE[text.lower()]
     if time_type.is_integer and re.fullmatch(r"[+-]?\d+", text, re.ASCII):

@@ -19,7 +19,7 @@ from materializer.core.refresh.invalidation import ANY_ROWS, Cause, Entry
 from materializer.core.refresh.plan import Estimate
 from materializer.core.spec.spec import AggregateSpec, TimeType
 from materializer.core.time.grid import Grid
-from materializer.core.time.instants import Shown, parse, render
+from materializer.core.time.instants import Instant, Shown, parse, render
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.core.time.windows import spans_text
 from materializer.errors import (
@@ -125,12 +125,12 @@ class Expirer(Struct):
 
     lake: Lake
 
-    def expire(self, name: str, before: str | int, *, dry_run: bool, as_stored: bool = False) -> Expiry:
+    def expire(self, name: str, before: Instant, *, dry_run: bool, as_stored: bool = False) -> Expiry:
         """Freeze history up to the last edge at or before an instant.
 
         Args:
             name: The aggregate.
-            before: The instant, ISO text or an integer.
+            before: The instant: ISO text, a ``datetime``, a ``date`` or an integer.
             dry_run: Only return what would be done; nothing is written.
             as_stored: Whether dirty buckets that need their raw rows are frozen as they are stored.
 

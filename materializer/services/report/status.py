@@ -15,7 +15,7 @@ from materializer.core.printed import Printed, PrintedList, PrintedTable, facts,
 from materializer.core.quality.canaries import Canaries, canaries_of
 from materializer.core.refresh.lateness import Advice, Lateness, advice
 from materializer.core.time.grid import Grid
-from materializer.core.time.instants import SECOND, Shown, render
+from materializer.core.time.instants import SECOND, Instant, Shown, render
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import MaterializerError
 from materializer.journal import output_rows
@@ -217,7 +217,7 @@ class Looker(Struct):
     root: str
     journal: Journal
 
-    def status(self, name: str | None = None, now: str | int | None = None) -> Statuses:
+    def status(self, name: str | None = None, now: Instant = None) -> Statuses:
         """Return the status of one aggregate, or of all by name.
 
         Args:
@@ -273,7 +273,7 @@ class Looker(Struct):
         self,
         state: AggregateState,
         view: View,
-        given: str | int | None,
+        given: Instant,
         chains: Chains,
         noted: Mapping[str, OutputRows],
     ) -> Status:

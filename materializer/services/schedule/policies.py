@@ -28,12 +28,13 @@ from materializer.core.policy.policies import (
     refresh_window,
     render_now,
     split_key,
+    text_of_now,
 )
 from materializer.core.printed import Printed, PrintedList, PrintedTable, facts, span_text, tables_of
 from materializer.core.refresh.plan import Plan
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.grid import Grid
-from materializer.core.time.instants import Shown, render
+from materializer.core.time.instants import Instant, Shown, render
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import (
     MaterializerError,
@@ -162,12 +163,13 @@ def outside(state: AggregateState, definition: Timed, now: int | None) -> SpanSe
     return dirty_below_newest(state) & beyond(policies, now, definition.grid)
 
 
-def now_to_look(given: str | int | None, state: AggregateState, grid: Grid, clock: int) -> int | None:
+def now_to_look(given: Instant, state: AggregateState, grid: Grid, clock: int) -> int | None:
     """Return the *now* for showing an aggregate: the given one, else the clock's, or that of the newest run for integer time."""
     if has_clock(grid):
         return clock if given is None else read_now(given, grid)
+    text = text_of_now(given)
     try:
-        return read_now("" if given is None else given, grid)
+        return read_now(text, grid)
     except PolicyNowError:
         return max((now for now, _ in state.policy_runs.values()), default=None)
 
@@ -187,7 +189,7 @@ class Policies(Struct):
     refresher: Refresher
     clock: Callable[[], int] = field(default=wall_clock)
 
-    def states(self, name: str | None = None, now: str | int | None = None) -> list[PolicyState]:
+    def states(self, name: str | None = None, now: Instant = None) -> list[PolicyState]:
         """Return the states of the policies at *now*, of one aggregate or of all, parents first."""
         view = self.lake.journal.view()
         states: list[PolicyState] = []
@@ -260,7 +262,7 @@ class Policies(Struct):
 
         return self.definitions.edit_properties(name, edit, lease=self.lake.lease)
 
-    def due(self, name: str | None = None, now: str | int | None = None) -> list[tuple[str, str]]:
+    def due(self, name: str | None = None, now: Instant = None) -> list[tuple[str, str]]:
         """Return (aggregate, policy) of every due policy, parents first and newest windows first."""
         return [(s.aggregate, s.policy.name) for s in self.states(name, now) if s.is_due]
 
@@ -268,7 +270,7 @@ class Policies(Struct):
         self,
         name: str,
         policy: str = DEFAULT,
-        now: str | int | None = None,
+        now: Instant = None,
         *,
         on_plan: Callable[[Plan, RunNote], None] = lambda _plan, _note: None,
         on_run: Callable[[RunDone], None] = lambda _: None,
@@ -278,7 +280,7 @@ class Policies(Struct):
         Args:
             name: The aggregate.
             policy: Name of the policy.
-            now: ISO text, or an integer for integer time; None for the clock.
+            now: ISO text, a ``datetime`` or a ``date``, or an integer for integer time; None for the clock.
             on_plan: Called with each plan before it is carried out.
             on_run: Called with each run when it is done.
 
@@ -376,7 +378,7 @@ def _is_news(policy: Policy, last: tuple[int, int] | None, run: tuple[int, int],
     return due is not None and due <= run[1]
 
 
-def _now(given: str | int | None, grid: Grid, clock: int) -> int:
+def _now(given: Instant, grid: Grid, clock: int) -> int:
     if given is not None:
         return read_now(given, grid)
     if not has_clock(grid):
