@@ -39,7 +39,8 @@ class Reading(OpenedLake):
 
         Args:
             name: The aggregate.
-            as_: ``spark`` or ``pandas``. Published rows as pandas need no JVM.
+            as_: ``spark`` or ``pandas``. As pandas published rows need no JVM, and fresh ones need one only where this process
+                cannot compute what is dirty.
             fresh: Return rows as of the newest source version: dirty buckets are computed on the fly, clean ones are read. An
                 aggregate over another is computed from a fresh read of the other.
 
@@ -50,18 +51,19 @@ class Reading(OpenedLake):
 
         Shape:
             The columns of the definition's SELECT, in its order; for an engine the columns that it writes.
-            Grain (bucket, keys); for an engine (keys, window). No order promised.
+            Grain (bucket, keys); for an engine (keys, window). A pandas frame is sorted by bucket and keys, and its instants
+            are datetime64[us, UTC]; no order is promised of a Spark frame.
         """
-        from materializer.lake.rows import to_pandas
+        from materializer.lake.rows import sorted_frame, to_pandas
 
         _check(as_)
         state = self.journal.view().named(name)
         aggregate = self._lake.aggregate(state)
         if fresh:
-            frame = self.fresh(name).frame
-            return frame if as_ == "spark" else frame.toPandas()
+            found = self.fresh(name)
+            return found.frame if as_ == "spark" else sorted_frame(found.fetch().table, aggregate.order("output"))
         if as_ == "pandas":
-            return to_pandas(aggregate.paths["output"])
+            return to_pandas(aggregate.paths["output"], aggregate.order("output"))
         return self._lake.engine().read_output(aggregate.paths["output"])
 
     @overload

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
@@ -96,11 +96,33 @@ def refuse_unfit_changes(path: str, after: int, upto: int) -> None:
     refuse_irregular(path, map(unquote, names))
 
 
-def to_pandas(path: str) -> pd.DataFrame:
-    """Return all rows of a table of ours as a pandas frame."""
+def to_pandas(path: str, order: Sequence[str]) -> pd.DataFrame:
+    """Return all rows of a table of ours as a pandas frame.
+
+    Args:
+        path: The table.
+        order: The columns by which the rows are sorted.
+    """
     table = open_table(path)
     with translated(path, "reading"):
-        frame: pd.DataFrame = table.to_pyarrow_table().to_pandas()
+        rows = table.to_pyarrow_table()
+    return sorted_frame(rows, order)
+
+
+def sorted_frame(rows: pa.Table, order: Sequence[str]) -> pd.DataFrame:
+    """Return rows as a pandas frame; instants are in UTC, whoever computed them.
+
+    Args:
+        rows: The rows.
+        order: The columns by which they are sorted, those of them that have an order.
+    """
+    rows = plain(rows)
+    for at, column in enumerate(rows.schema):
+        if pa.types.is_timestamp(column.type):
+            kind = pa.timestamp("us", None if column.type.tz is None else "UTC")
+            rows = rows.set_column(at, column.name, rows.column(at).cast(kind))
+    by = [(name, "ascending") for name in order if name in rows.column_names and _is_orderable(rows[name].type)]
+    frame: pd.DataFrame = (rows.sort_by(by) if by else rows).to_pandas()
     return frame
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from materializer.config import Config
@@ -73,6 +74,23 @@ def test_without_changes_the_published_rows_are_read(lake: LocalLake) -> None:
     read = lake.opened.fresh("hourly")
 
     assert ("nothing", 3, 0) == (read.strategy, read.fetch().table.num_rows, read.fetch().cost.rows_read)
+
+
+@pytest.mark.parametrize("is_fresh", [True, False])
+def test_a_pandas_frame_is_the_same_read_fresh_or_after_a_refresh(lake: LocalLake, *, is_fresh: bool) -> None:
+    """
+    Types, zone and order of the rows; a bucket that was dirty stands where it belongs. No JVM is needed.
+    """
+    lake.add((2, 10), (3, 9), (HOUR, 4))
+    before = lake.opened.read("hourly", "pandas", fresh=is_fresh)
+    lake.opened.refresh("hourly")
+    after = lake.opened.read("hourly", "pandas", fresh=not is_fresh)
+
+    if is_fresh:
+        pd.testing.assert_frame_equal(before, after)
+    assert "datetime64[us, UTC]" == str(before.dtypes["at"]) == str(after.dtypes["at"])
+    for frame in (before, after):
+        pd.testing.assert_frame_equal(frame, frame.sort_values("at", ignore_index=True))
 
 
 class AsksSpark(NoSpark):
