@@ -10,11 +10,14 @@ from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import replace
+
 from materializer.core.compiled.definition import Definition
 from materializer.core.language.written import Text, Written, WrittenList, WrittenMapping
 from materializer.core.refresh.plan import Lane, Plan, Recompute, TableBase
-from materializer.core.spec.spec import TimeType
-from materializer.core.time.spans import EVERYTHING, Span, SpanSet
+from materializer.core.spec.spec import Resolution, TimeType
+from materializer.core.time.instants import parse
+from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.local.executor import LocalExecutor
 from materializer.local.kinds import NotLocal
@@ -55,6 +58,27 @@ def value_of(written: Written, kind: Any) -> Any:
     if read is None:
         raise ValueError(f"values of type {kind} cannot be written here; leave the column out")
     return read(text)
+
+
+def ticks_of(written: Written, resolution: Resolution) -> Written:
+    """Return an ISO time as the number of ticks that it is in an integer time column; anything else as it is.
+
+    Args:
+        written: The value.
+        resolution: What a tick is.
+
+    Raises:
+        ValueError: If it is neither a time nor a whole number; the message says what is expected.
+    """
+    if not isinstance(written, Text) or written.is_null or re.fullmatch(r"\s*[+-]?\d+\s*", written.text):
+        return written
+    try:
+        instant = parse(written.text, TimeType.BIGINT, resolution)
+    except ValueError:
+        instant = POS_INF
+    if instant in {NEG_INF, POS_INF}:
+        raise ValueError(f"a whole number, or a time such as 2024-03-01T06:00:00Z in whole {resolution}, is expected")
+    return replace(written, text=str(instant))
 
 
 def _nested(written: Written, kind: Mapping[str, Any]) -> Any:

@@ -20,8 +20,9 @@ from materializer.config import Config
 from materializer.core.compiled.resolve import resolve
 from materializer.core.language.unit_tests import FILE, UnitTest, WrittenRow, read_unit_tests
 from materializer.core.language.written import MAX_BYTES
-from materializer.core.spec.spec import AggregateSpec
+from materializer.core.spec.spec import AggregateSpec, Resolution, TimeType
 from materializer.core.sql.functions import nearest
+from materializer.core.time.instants import Shown, shown_as
 from materializer.errors import (
     DefinitionError,
     MaterializerError,
@@ -54,6 +55,9 @@ DEFINITIONS: Final = "sql"
 _MOST_NESTED: Final = 20
 """Types inside of each other: as many as values in a file may be."""
 _SOURCE: Final = "given"
+_WINDOW: Final = ("window_start", "window_end")
+"""Columns of engines with times of the window."""
+_WHOLE: Final = frozenset({"short", "integer", "long"})
 TestExecutor = Literal["local", "auto", "spark"]
 
 
@@ -85,6 +89,7 @@ class TestOutcome(Struct, frozen=True):
         executor: What computed it.
         seconds: Wall time.
         error: Why it could not be run; None where it was.
+        times: The columns with times of the bucket or window of a row, and how people are shown these.
     """
 
     __test__ = False
@@ -100,6 +105,7 @@ class TestOutcome(Struct, frozen=True):
     executor: str = "local"
     seconds: float = 0.0
     error: MaterializerError | None = None
+    times: Mapping[str, Shown] = field(default_factory=dict)
 
     @property
     def is_passed(self) -> bool:
@@ -217,7 +223,8 @@ class DefinitionTester(Struct):
         except TestFileError as exc:
             problems += exc.problems
         try:
-            rows = _typed(test, test.given, columns, f"the source `{spec.source}`")
+            ticks = dict.fromkeys([spec.time_column.lower()], spec.resolution)
+            rows = _typed(test, test.given, columns, f"the source `{spec.source}`", ticks)
         except TestFileError as exc:
             problems += exc.problems
         if not spec.is_engine:  # which has columns beside those of its statement
@@ -279,13 +286,16 @@ class DefinitionTester(Struct):
         outcome = TestOutcome(test.name.text, prepared.spec.name, test.file, test.name.line)
         try:
             used, names, kinds, rows = self._computed(prepared, executor)
-            expected = _typed(test, test.expected, list(zip(names, kinds, strict=True)), f"`{prepared.spec.name}`")
+            ticks = {name.lower(): prepared.spec.resolution for name in (*prepared.spec.edges, *_WINDOW)}
+            of_output = list(zip(names, kinds, strict=True))
+            expected = _typed(test, test.expected, of_output, f"`{prepared.spec.name}`", ticks)
             asked = {name.text.lower() for row in test.expected for name, _ in row.values}
             shown = [name for name in names if name.lower() in asked or not asked]
             groups = {*prepared.spec.edges, *(key.name for key in prepared.spec.keys)}
             differences = compared(shown, groups, expected, [dict(zip(names, row, strict=True)) for row in rows])
             outcome = replace(outcome, columns=tuple(shown), expected=len(expected), got=len(rows))
-            outcome = replace(outcome, differences=differences, executor=used)
+            times = dict.fromkeys([name for name in names if name.lower() in ticks], _shown_times(prepared.spec))
+            outcome = replace(outcome, differences=differences, executor=used, times=times)
         except MaterializerError as exc:
             outcome = replace(outcome, error=exc)
         return replace(outcome, seconds=round(time.perf_counter() - began, 4))
@@ -379,14 +389,18 @@ def _text(file: str, problems: list[Problem]) -> str | None:
 
 
 def _typed(
-    test: UnitTest, rows: Sequence[WrittenRow], columns: Sequence[tuple[str, str]], what: str
+    test: UnitTest,
+    rows: Sequence[WrittenRow],
+    columns: Sequence[tuple[str, str]],
+    what: str,
+    ticks: Mapping[str, Resolution],
 ) -> list[Mapping[str, Any]]:
-    """Return written rows with values of the types of the columns.
+    """Return written rows with values of the types of the columns; a time of an integer column with a resolution may be ISO text.
 
     Raises:
         TestFileError: With every name that is no column, and every value that is none of its type.
     """
-    from materializer.local.given import value_of
+    from materializer.local.given import ticks_of, value_of
 
     known = {name.lower(): (name, kind, json_of(kind)) for name, kind in columns}
     problems = unknown_columns(test, rows, [name for name, _ in columns], what)
@@ -398,7 +412,9 @@ def _typed(
                 continue
             column, kind, form = known[name.text.lower()]
             try:
-                values[column] = value_of(written, form)
+                unit = ticks.get(column.lower(), Resolution.NONE)
+                is_tick = unit is not Resolution.NONE and form in _WHOLE
+                values[column] = value_of(ticks_of(written, unit) if is_tick else written, form)
             except ValueError as exc:
                 message = f"`{column}` is {_a(kind)}: {exc}{_shown(written)}"
                 hint = "mend the value; `null` or a column that is left out stands for no value"
@@ -407,6 +423,10 @@ def _typed(
     if problems:
         raise TestFileError(dict.fromkeys(problems))
     return found
+
+
+def _shown_times(spec: AggregateSpec) -> Shown:
+    return shown_as(spec.time_type or TimeType.TIMESTAMP, spec.resolution)
 
 
 def _a(kind: str) -> str:

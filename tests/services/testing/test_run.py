@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from materializer.adapters.cli.render.testing import TestsResult
 from materializer.api import Materializer
 from materializer.config import Config
 from materializer.errors import DefinitionError, MaterializerError, NotLocalError, TestFileError, UsageError
@@ -283,3 +284,26 @@ def test_a_test_is_computed_without_a_table(desk: Desk) -> None:
     assert len(outcomes) == 100
     assert {o.got for o in outcomes} == {2}
     assert sorted(p.name for p in desk.folder.iterdir()) == sorted([*before, "bars.yml"])
+
+
+@pytest.mark.parametrize(("unit", "ticks"), [("s", 1), ("ms", 1_000), ("us", 1_000_000)])
+def test_times_of_integer_columns_may_be_iso(desk: Desk, unit: str, ticks: int) -> None:
+    """
+    In given and in expected rows, beside whole numbers; a difference is printed as times. What is no time, or finer than a tick, is refused.
+    """
+    sql = SQL.format(name="bars", unit="hour", measures="sum(price) AS total")
+    desk.sql.write_text(sql.replace(" AS SELECT", f" TBLPROPERTIES ('time.resolution' = '{unit}') AS SELECT", 1))
+    of_numbers = COLUMNS.replace("at: timestamp", "at: bigint")
+    hour = 1_709_254_800 * ticks  # 2024-03-01T01:00:00Z
+    given = f"[{{at: 2024-03-01T02:00:10+01:00, price: 1}}, {{at: {hour}, price: 2}}, {{at: 2024-03-01, price: 4}}]"
+    expect = "[{start: 2024-03-01T01:00:00Z, total: 3}, {start: 2024-03-01, total: 4}]"
+
+    assert desk.run(given, expect, columns=of_numbers).is_passed
+    assert desk.run(given, expect.replace("2024-03-01T01:00:00Z", str(hour)), columns=of_numbers).is_passed
+    text = "\n".join(TestsResult((desk.run(given, "[{start: 2024-03-02, total: 3}]", columns=of_numbers),)).lines(100))
+    assert "2024-03-02T00:00:00Z" in text
+    assert "2024-03-01T01:00:00Z" in text
+    for wrong in ("soon", "inf", "2024-03-01T00:00:00.0000005Z", "1.5"):
+        assert [("test.wrong-value", 7)] == [
+            (code, line) for code, _, line in desk.problems(f"[{{at: {wrong}}}]", "[]", columns=of_numbers)
+        ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from materializer.adapters.cli.render.result import Result, cell, value_form
+from materializer.adapters.cli.render.result import Result, cell, shown_time, value_form
 from materializer.adapters.cli.words import cell_text, count, duration, labelled, table, visible, wrapped
 
 if TYPE_CHECKING:
@@ -65,7 +65,9 @@ def _lines(outcome: TestOutcome, width: int) -> Iterator[str]:
     yield from wrapped(f"{o.name} ({place}): {counted}", "failed  ", width=width)
     shown = o.differences[:SHOWN]
     numbers = [i + 1 for i in range(len(o.columns)) if all(isinstance(d.row[i], int | float | None) for d in shown)]
-    rows = [(d.side, *map(cell, d.row)) for d in shown]
+    rows = [
+        (d.side, *(cell(shown_time(v, o.times.get(n))) for n, v in zip(o.columns, d.row, strict=True))) for d in shown
+    ]
     whole = table(("", *o.columns), rows, right=numbers, indent=2)
     if max(map(len, whole)) <= width:
         yield from whole
