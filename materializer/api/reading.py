@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import DataFrame
 
+    from materializer.core.printed import PrintedRows
     from materializer.core.time.instants import Instant
     from materializer.services.delivery.export import ExportReport
     from materializer.services.refresh.fresh import FreshRead, FreshView
@@ -180,10 +181,8 @@ class Reading(OpenedLake):
 
         return FreshReader(self._lake).create_view(name, view)
 
-    def show(
-        self, name: str, *, limit: int = 20, start: Instant = None, end: Instant = None
-    ) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """Return column names and some published rows, newest bucket first, without a JVM.
+    def show(self, name: str, *, limit: int = 20, start: Instant = None, end: Instant = None) -> PrintedRows:
+        """Return column names and some published rows, newest bucket first, without a JVM; both print as a table.
 
         Args:
             name: The aggregate.
@@ -191,8 +190,10 @@ class Reading(OpenedLake):
             start: First instant, or None for an open start.
             end: First instant after the shown buckets, or None for an open end.
         """
+        from materializer.core.printed import PrintedRows
+
         first, last = self._ends(name, start, end)
-        return self._looker.show(name, limit=limit, start=first, end=last)
+        return PrintedRows.of(*self._looker.show(name, limit=limit, start=first, end=last), self.times(name))
 
     def export(
         self,

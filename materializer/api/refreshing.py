@@ -14,9 +14,9 @@ from materializer.services.activity import ActivityKind
 from materializer.spark.runtime.jvm import watched
 
 if TYPE_CHECKING:
+    from materializer.core.printed import PrintedSpan
     from materializer.core.refresh.plan import Plan
     from materializer.core.time.instants import Instant
-    from materializer.core.time.spans import Span
     from materializer.services.definitions.sources import MissingFeed
     from materializer.services.protocol.decision import RunNote
     from materializer.services.refresh.preview import Preview
@@ -204,7 +204,7 @@ class Refreshing(OpenedLake):
             return missing_feed(self.journal.view().named(name).source, self._lake.root)
         return None
 
-    def invalidate(self, name: str, start: Instant = None, end: Instant = None, *, reason: str = "") -> Span:
+    def invalidate(self, name: str, start: Instant = None, end: Instant = None, *, reason: str = "") -> PrintedSpan:
         """Declare a window dirty, for changes that no source version shows.
 
         Args:
@@ -219,7 +219,9 @@ class Refreshing(OpenedLake):
         Raises:
             FrozenWindowError: If the whole window is frozen; RetiredWindowError, if no bucket of it is retained.
         """
+        from materializer.core.printed import PrintedSpan
         from materializer.services.refresh.invalidate import Invalidator
 
         span = self.grid(name).cover(self._window(name, start, end))
-        return Invalidator(self._lake).invalidate(name, span, reason)
+        dirty = Invalidator(self._lake).invalidate(name, span, reason)
+        return PrintedSpan(dirty.start, dirty.end, self.grid(name).shown)

@@ -11,7 +11,9 @@ from typing import Any, ClassVar, Final, TypeVar
 
 from msgspec import Struct
 
-from materializer.core.time.instants import Shown, render
+from materializer.core.spec.spec import TimeType
+from materializer.core.time.fetched import plain_text
+from materializer.core.time.instants import Epoch, Shown, render
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 
 _T = TypeVar("_T")
@@ -94,9 +96,102 @@ class PrintedList(list[_T], Printed):
         return [self._table()]
 
 
+def size_text(n: int) -> str:
+    """Return bytes in the unit that suits them.
+
+    Examples:
+        >>> size_text(999), size_text(1_500), size_text(12_345_678)
+        ('999 B', '1.5 kB', '12.3 MB')
+    """
+    if n < 1000:
+        return f"{n} B"
+    amount = float(n)
+    for unit in ("kB", "MB", "GB"):
+        amount /= 1000
+        if amount < 999.95:
+            return f"{amount:.1f} {unit}"
+    return f"{amount / 1000:.1f} TB"
+
+
+def instant_text(value: int, time_type: Shown) -> str:
+    """Return an instant as ISO text, or as a number for integer time; infinite ones in words."""
+    if value == NEG_INF:
+        return "the beginning"
+    return "open" if value == POS_INF else render(value, time_type)
+
+
+class PrintedSpan(Printed, Span, frozen=True):
+    """A span that prints as its ends are shown; equal to the span of the same ends.
+
+    Args:
+        start: As in :class:`~materializer.Span`.
+        end: As in :class:`~materializer.Span`.
+        time_type: Type of the time column, for showing instants.
+    """
+
+    time_type: Shown = TimeType.TIMESTAMP
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Span) and (self.start, self.end) == (other.start, other.end)
+
+    def __hash__(self) -> int:
+        return hash(Span(self.start, self.end))
+
+    def _tables(self) -> list[PrintedTable]:
+        return [facts(span_text(self, self.time_type) or "")]
+
+
+class PrintedRows(tuple[list[str], list[tuple[Any, ...]]], Printed):  # noqa: SLOT001 - a tuple has no room for slots
+    """Column names and rows, which print as a table."""
+
+    times: Mapping[str, Shown]
+
+    @classmethod
+    def of(cls, columns: list[str], rows: list[tuple[Any, ...]], times: Mapping[str, Shown]) -> PrintedRows:
+        """Return rows.
+
+        Args:
+            columns: Names of the columns.
+            rows: The rows.
+            times: The columns with times of the bucket or window, and how these are shown.
+        """
+        found = cls((columns, rows))
+        found.times = times
+        return found
+
+    __repr__ = __str__ = Printed.__repr__
+
+    def _tables(self) -> list[PrintedTable]:
+        return [rows_table("", *self, self.times)]
+
+
+def rows_table(
+    caption: str, columns: Sequence[str], rows: Iterable[Sequence[object]], times: Mapping[str, Shown]
+) -> PrintedTable:
+    """Return rows of an output as a table.
+
+    Args:
+        caption: The line above.
+        columns: Names of the columns.
+        rows: The rows.
+        times: The columns with times of the bucket or window, and how these are shown.
+    """
+    kinds = [times.get(name) for name in columns]
+    shown = [[_value(value, kind) for value, kind in zip(row, kinds, strict=True)] for row in rows]
+    return PrintedTable(caption, columns, shown)
+
+
+def _value(value: object, kind: Shown | None) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int) and isinstance(kind, Epoch):
+        return render(value, kind)
+    return "null" if value is None else plain_text(value)
+
+
 def span_text(span: Span | None, kind: Shown) -> str | None:
-    """Return a span in half-open form; None for none."""
-    return None if span is None else f"[{render(span.start, kind)}, {render(span.end, kind)})"
+    """Return a span in half-open form, ends that do not exist in words; None for none."""
+    return None if span is None else f"[{instant_text(span.start, kind)}, {instant_text(span.end, kind)})"
 
 
 def spans_text(spans: SpanSet, kind: Shown, *, few: int = _FEW, between: str = "\n") -> str:

@@ -9,10 +9,11 @@ from threading import Event
 from typing import Any, Final, cast
 
 from materializer.adapters.cli.render.diff import DiffResult
+from materializer.core.printed import PrintedRows, PrintedSpan
 from materializer.core.refresh.plan import Estimate
 from materializer.core.spec.spec import Resolution, TimeType
 from materializer.core.time.instants import Epoch
-from materializer.core.time.spans import EVERYTHING, NEG_INF, Span, SpanSet
+from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import RetryableError
 from materializer.services.quality.verify import Difference, VerifyReport
 from materializer.services.refresh.fresh import FreshView
@@ -77,6 +78,8 @@ def printed(lake: LocalLake) -> dict[str, Any]:
         steps.append(step)
         stop.set()
     found |= {"run": found["refresh"].runs[0], "followed": steps[0], "policy run": opened.run_policy("hourly")}
+    found |= {"fresh": opened.fresh("hourly"), "fetched": opened.fresh("hourly").fetch()}
+    found |= {"rows": opened.show("hourly"), "dirty": opened.invalidate("other")}
     found |= {"history": opened.history("hourly"), "past refresh": opened.history("hourly")[0]}
     found |= {"policies": opened.policies(), "policy": opened.policies("hourly")[0]}
     found |= {"all": opened.status(), "status": opened.status("hourly")[0], "lake": opened}
@@ -116,7 +119,7 @@ def test_times_are_printed_as_commands_print_them() -> None:
         "  source version  3",
         "  rows            2",
         "  compared        [2026-08-01T00:00:00Z, 2026-08-01T01:00:00Z)",
-        "  left out        [-inf, 2026-08-01T00:00:00Z)",
+        "  left out        [the beginning, 2026-08-01T00:00:00Z)",
         "  took            0.50 s",
         "  row                               column  published  plain Spark",
         "  at=2026-08-01T00:00:00Z  differs  v       3          <4>\\x1b",
@@ -148,3 +151,32 @@ def test_lists_stay_lists(tmp_path: Path) -> None:
     assert list(history) == history
     assert 3 == len(str(history).splitlines())
     assert 2 == history._repr_html_().count("<tr>")
+
+
+def test_values_are_printed_in_the_words_of_the_commands(tmp_path: Path) -> None:
+    """
+    Ends that do not exist in words, bytes in a unit, one run, seconds, and rows as a table of times.
+    """
+    values = printed(LocalLake(tmp_path))
+
+    assert "[the beginning, open)" == str(values["dirty"]) == repr(values["dirty"])
+    assert EVERYTHING == values["dirty"]
+    assert "about 1 run\n" in str(values["plan"])
+    assert re.search(r"reads at most 2 rows, [\d.]+ k?B in (2 files|1 file)", str(values["plan"]))
+    assert not re.search(r"\d\.\d+Z", str(values["policies"])), values["policies"]
+    columns, rows = values["rows"]
+    assert (["at", "v"], 2) == (columns, len(rows))
+    for name in ("rows", "fetched"):
+        assert "2026-08-01T01:00:00Z  2" in str(values[name]), values[name]
+    assert "2 rows; read " in str(values["fetched"])
+
+
+def test_rows_of_integer_time_are_printed_as_times() -> None:
+    """
+    The buckets; other numbers are printed as they are, as `show` prints them.
+    """
+    kind = Epoch(TimeType.BIGINT, Resolution.MS)
+    rows = PrintedRows.of(["tag", "n", "x"], [(3_600_000, 1_234_567, None)], {"tag": kind})
+
+    assert ["  tag                   n        x", "  1970-01-01T01:00:00Z  1234567  null"] == str(rows).splitlines()
+    assert "[1970-01-01T00:00:00Z, open)" == str(PrintedSpan(0, POS_INF, kind))

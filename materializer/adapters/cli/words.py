@@ -7,9 +7,11 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from materializer.core.time.instants import Shown, render
-from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
+from materializer.core.printed import instant_text, size_text
+from materializer.core.time.instants import Shown
+from materializer.core.time.spans import Span, SpanSet
 
+size, instant = size_text, instant_text
 FEW = 4
 """Spans that a line names before it says how many more there are and where."""
 
@@ -88,23 +90,6 @@ def count(n: int | None, one: str, many: str = "") -> str:
     return f"{n:,} {one if n == 1 else many or one + 's'}"
 
 
-def size(n: int) -> str:
-    """Return bytes in the unit that suits them.
-
-    Examples:
-        >>> size(999), size(1_500), size(12_345_678)
-        ('999 B', '1.5 kB', '12.3 MB')
-    """
-    if n < 1000:
-        return f"{n} B"
-    amount = float(n)
-    for unit in ("kB", "MB", "GB"):
-        amount /= 1000
-        if amount < 999.95:
-            return f"{amount:.1f} {unit}"
-    return f"{amount / 1000:.1f} TB"
-
-
 def duration(seconds: float) -> str:
     """Return a wall time.
 
@@ -122,13 +107,6 @@ def duration(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes} min {rest:02} s"
     return "{} h {:02} min".format(*divmod(minutes, 60))
-
-
-def instant(value: int, time_type: Shown) -> str:
-    """Return an instant as ISO text, or as a number for integer time; infinite ones in words."""
-    if value == NEG_INF:
-        return "the beginning"
-    return "open" if value == POS_INF else render(value, time_type)
 
 
 def span(value: Span, time_type: Shown) -> str:

@@ -320,6 +320,11 @@ def render_now(now: int, grid: Grid) -> str | int:
     return render(now, TimeType.TIMESTAMP) if has_clock(grid) else now
 
 
+def shown_now(now: int, grid: Grid) -> str:
+    """Return *now* for people, in whole seconds."""
+    return str(render_now(now // SECOND * SECOND if has_clock(grid) else now, grid))
+
+
 # -- windows -------------------------------------------------------------------------------------------------------------
 
 

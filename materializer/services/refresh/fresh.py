@@ -9,13 +9,14 @@ a fresh read of its parent, see :mod:`materializer.services.observe.upstream`. N
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from functools import reduce
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
-from materializer.core.printed import Printed
+from materializer.core.printed import Printed, PrintedTable, rows_table
 from materializer.core.refresh.invalidation import Cause
 from materializer.core.refresh.plan import Estimate, Plan, ReadCost
 from materializer.core.spec.spec import TimeType
@@ -27,6 +28,7 @@ from materializer.errors import NOTHING, ChangeFeedGapError, TablesAheadError, U
 from materializer.journal.events import Invalidated
 from materializer.journal.state import AggregateState, States
 from materializer.services.aggregate import Aggregate
+from materializer.services.commit.commit_info import times_of
 from materializer.services.commit.lake import Lake
 from materializer.services.definitions import lineage, rolled_up, widened
 from materializer.services.observe import raw_form, stored_extent
@@ -47,17 +49,33 @@ if TYPE_CHECKING:
     from materializer.core.engines.work import Work
     from materializer.spark.run.fresh import OnTheFly
 
+_PRINTED: Final = 20
+"""Rows that are printed of those that were fetched."""
 
-class FetchedRows(LateStruct, frozen=True):
+
+class FetchedRows(Printed, LateStruct, frozen=True):
     """Rows of a fresh read, and the cost of fetching them.
 
     Args:
         table: The rows, with the columns of the output.
         cost: The cost of fetching them.
+        times: The columns with times of the bucket or window, and how people are shown these.
     """
 
     table: pa.Table
     cost: ReadCost
+    times: Mapping[str, Shown] = field(default_factory=dict)
+
+    def _tables(self) -> list[PrintedTable]:
+        rows, cost, first = self.table.num_rows, self.cost, self.table.slice(0, _PRINTED)
+        of_all = (
+            f"the first {_PRINTED} of {rows:,} rows" if rows > _PRINTED else f"{rows:,} row{'' if rows == 1 else 's'}"
+        )
+        caption = (
+            f"{of_all}; read {cost.rows_read:,} of the source in {cost.seconds:.2f} s, with {cost.jobs:,} Spark jobs"
+        )
+        listed = zip(*(column.to_pylist() for column in first.columns), strict=True)
+        return [rows_table(caption, first.column_names, listed, self.times)]
 
 
 class FreshRead(Printed, Struct, frozen=True):
@@ -73,9 +91,10 @@ class FreshRead(Printed, Struct, frozen=True):
         seconds: Duration of planning, with the start of Spark if it did not run yet.
         rows: Computes the rows.
         time_type: Type of its time column, for showing instants.
+        times: The columns of the rows with times of the bucket or window, and how people are shown these.
     """
 
-    _UNPRINTED: ClassVar = frozenset({"rows"})
+    _UNPRINTED: ClassVar = frozenset({"rows", "times"})
 
     source_version: int
     computed: SpanSet
@@ -84,6 +103,7 @@ class FreshRead(Printed, Struct, frozen=True):
     seconds: float
     rows: FreshRows
     time_type: Shown = TimeType.TIMESTAMP
+    times: Mapping[str, Shown] = field(default_factory=dict)
 
     @property
     def frame(self) -> DataFrame:
@@ -110,7 +130,7 @@ class FreshRead(Printed, Struct, frozen=True):
             DataError: If rows make a measure fail.
             SourceDamagedError: If a file that is needed is gone.
         """
-        return FetchedRows(*self.rows.fetch(limit))
+        return FetchedRows(*self.rows.fetch(limit), self.times)
 
 
 class FreshView(Printed, Struct, frozen=True):
@@ -247,7 +267,8 @@ class FreshReader(Struct):
         column = aggregate.slice_column("output")
         upstream = Upstream(heads[Which.OUTPUT].version, computed | gone, column, lambda: rows.by_spark, estimate)
         shown = observation.aggregate.definition.grid.shown
-        return FreshRead(state.cursor, computed, plan.strategy, estimate, 0.0, rows, shown), upstream
+        times = dict.fromkeys(times_of(aggregate), shown)
+        return FreshRead(state.cursor, computed, plan.strategy, estimate, 0.0, rows, shown, times), upstream
 
     def _why_spark(self, aggregate: Aggregate, plan: Plan, work: Work | None, parent: Upstream | None) -> str:
         """Return why Spark computes a fresh read, "" if this process can."""

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from materializer.core.compiled.definition import Definition
-from materializer.core.printed import Printed, PrintedTable, facts, spans_text
+from materializer.core.printed import Printed, PrintedTable, facts, size_text, spans_text
 from materializer.core.refresh.invalidation import Cause, Entry
 from materializer.core.refresh.plan import Estimate, ExecutorKind, Plan, Recompute, RollUp, Settle, strategy_of
 from materializer.core.time.instants import Shown
@@ -71,7 +71,7 @@ class Preview(Printed, Struct, frozen=True):
             next_ = f"\n  next version {self.waiting.text}" if self.waiting else ""
             return f"{self.name}: nothing to do at source version {self.source_version}{next_}"
         lines = [
-            f"{self.name}: refresh {self.plan.n} at source version {self.source_version}, about {self.runs} run(s)"
+            f"{self.name}: refresh {self.plan.n} at source version {self.source_version}, about {self.runs:,} run{'' if self.runs == 1 else 's'}"
         ]
         for step in self.plan.steps:
             lines.append(f"  {strategy_of(step):9} {_spans(step.spans, self.time_type)}")
@@ -80,7 +80,7 @@ class Preview(Printed, Struct, frozen=True):
             if isinstance(step, Recompute):
                 lines.append(f"{'':12}because {step.reason}")
             read = step.estimate
-            lines.append(f"{'':12}reads at most {read.rows:,} rows, {read.bytes:,} bytes in {read.files} files")
+            lines.append(f"{'':12}reads at most {_read(read)}")
             lines += [f"{'':12}not {r.strategy}: {r.reason}" for r in step.rejected]
         if self.stuck:
             lines.append(f"  below the frozen bound {_spans(self.stuck, self.time_type)} stays dirty")
@@ -102,7 +102,7 @@ class Preview(Printed, Struct, frozen=True):
             read = Estimate() if isinstance(step, Settle) else step.estimate
             why = step.reason if isinstance(step, Recompute | RollUp) else ""
             against = () if isinstance(step, Settle) else step.rejected
-            reads = f"{read.rows:,} rows, {read.bytes:,} bytes in {read.files} files" if read.files else "nothing"
+            reads = _read(read) if read.files else "nothing"
             seconds = None if isinstance(step, Settle) else f"{step.seconds:.3f} s"
             rejected = "\n".join(f"{r.strategy}: {r.reason}" for r in against if r.reason)
             steps.append((strategy_of(step), _spans(step.spans, kind), why, reads, seconds, rejected))
@@ -140,6 +140,12 @@ class Coming(Struct, frozen=True):
 
 def _spans(spans: SpanSet, time_type: Shown) -> str:
     return spans_text(spans, time_type, few=2, between=", ")
+
+
+def _read(read: Estimate) -> str:
+    many = (f"{n:,} {one}{'' if n == 1 else 's'}" for n, one in ((read.rows, "row"), (read.files, "file")))
+    rows, files = many
+    return f"{rows}, {size_text(read.bytes)} in {files}"
 
 
 class Previewer(Struct):

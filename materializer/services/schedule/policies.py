@@ -27,6 +27,7 @@ from materializer.core.policy.policies import (
     read_now,
     refresh_window,
     render_now,
+    shown_now,
     split_key,
     text_of_now,
 )
@@ -100,7 +101,7 @@ def _cells(state: PolicyState) -> tuple[str, ...]:
         span_text(state.window, state.grid.shown) or "no whole bucket now",
         policy.schedule or "none",
         "now" if state.is_due else "" if due is None else render(due, TimeType.TIMESTAMP),
-        "never" if state.last_now is None else str(render_now(state.last_now, state.grid)),
+        "never" if state.last_now is None else shown_now(state.last_now, state.grid),
     )
 
 
@@ -382,10 +383,8 @@ def _now(given: Instant, grid: Grid, clock: int) -> int:
     if given is not None:
         return read_now(given, grid)
     if not has_clock(grid):
-        raise PolicyNowError(
-            f"no clock tells what now is for plain {grid.time_type} time",
-            hint="give --now, a whole number as time counts",
-        )
+        hint = "give --now, a whole number as time counts"
+        raise PolicyNowError(f"no clock tells what now is for plain {grid.time_type} time", hint=hint)
     return clock
 
 

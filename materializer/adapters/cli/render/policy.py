@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from materializer.adapters.cli.render.result import Result, window_form
 from materializer.adapters.cli.words import count, labelled, span
-from materializer.core.policy.policies import describe_offset, render_now
+from materializer.core.policy.policies import describe_offset, render_now, shown_now
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.instants import render
 
@@ -36,7 +36,7 @@ class PolicyListResult(Result, frozen=True):
                 ("window", "no whole bucket now" if p.window is None else span(p.window, p.grid.shown)),
                 ("schedule", p.policy.schedule or "none; by hand, or when data arrives"),
                 ("due", _due(p)),
-                ("last run", "never" if p.last_now is None else f"at {render_now(p.last_now, p.grid)}"),
+                ("last run", "never" if p.last_now is None else f"at {shown_now(p.last_now, p.grid)}"),
                 ("does", f"{p.policy.order} first{runs}{catch}"),
             ]
             yield from labelled(pairs, width=width)
