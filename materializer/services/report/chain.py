@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct, field
 
-from materializer.core.time.spans import NEG_INF
+from materializer.core.time.spans import NEG_INF, SpanSet
 from materializer.errors import MaterializerError, TableNotFoundError
 from materializer.journal.state import AggregateState, States
 from materializer.lake.log import has_change
@@ -16,6 +16,7 @@ from materializer.services.definitions.lineage import maker_of
 from materializer.services.observe import source_breaks
 from materializer.services.observe.dirty import dirty_below_newest
 from materializer.services.observe.observe import applied, missing_source
+from materializer.services.report.withheld import withheld
 
 FRESH = "fresh"
 
@@ -26,10 +27,12 @@ class Ancestor(Struct, frozen=True):
     Args:
         name: The aggregate.
         state: What it is instead.
+        is_withheld: Whether its gate withholds all of it that is dirty, so that a refresh alone does not help.
     """
 
     name: str
     state: str
+    is_withheld: bool = False
 
 
 class Seen(Struct, frozen=True):
@@ -97,7 +100,12 @@ class Chains(Struct):
     def waits_for(self, state: AggregateState) -> Ancestor | None:
         """Return the aggregate above *state* that has to be refreshed first, None if all of them are fresh."""
         stale = [seen for seen in self.above(state) if seen.word != FRESH]
-        return Ancestor(stale[-1].state.name, stale[-1].word) if stale else None
+        if not stale:
+            return None
+        first = stale[-1]
+        held = SpanSet.union(span for each in withheld(first.state) for span in each.spans)
+        is_withheld = first.word == "dirty" and not dirty_below_newest(first.state) - held
+        return Ancestor(first.state.name, first.word, is_withheld)
 
     def _has_change(self, path: str, after: int, upto: int) -> bool:
         """Return whether rows of a source changed; of many aggregates over one source its log is read once."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from materializer.adapters.cli.call import CommandCall, guarded
 from materializer.adapters.cli.commands import looking
 from materializer.adapters.cli.output import JsonOutput, TextOutput
+from materializer.errors import QualityGateError
 from tests.services.no_spark import LocalLake, each, view
 
 HOUR = 3_600_000_000
@@ -70,6 +72,29 @@ def test_text_and_json_name_the_one_that_is_waited_for(lake: LocalLake) -> None:
     assert ("behind", {"name": "hours", "state": "behind"}) == found["weeks"]
     text = " ".join(printed(lake).split())
     assert "weeks: it reads 'hours', which is behind; 'materializer refresh weeks --chain' refreshes that first" in text
+
+
+def test_what_a_gate_withholds_above_is_for_the_doctor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refresh of the chain does not help while the gate withholds it; it does where something else is dirty, too."""
+    monkeypatch.chdir(tmp_path)
+    lake = LocalLake(tmp_path)
+    most = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "v", "max_value": 10}}
+    (tmp_path / "expectations").mkdir()
+    (tmp_path / "expectations" / "hourly.json").write_text(json.dumps({"name": "hourly", "expectations": [most]}))
+    of_buckets = "\nTBLPROPERTIES ('quality.on_failure' = 'buckets')\nAS"
+    lake.apply(view("hourly", each("1 hour")).replace("\nAS", of_buckets, 1))
+    lake.apply(view("days", each("1 day"), source="hourly"))
+    lake.add((0, 1), (25 * HOUR, 30))
+    with suppress(QualityGateError):
+        lake.opened.refresh("hourly")
+    lake.opened.refresh("days")
+
+    text = " ".join(printed(lake).split())
+    assert "days: it reads 'hourly', which is dirty: its gate withholds that; 'materializer doctor hourly' says" in text
+    assert "--chain" not in text
+    assert "the gate withholds" in str(lake.opened.doctor("hourly"))
+    lake.opened.invalidate("hourly", "1970-01-01", "1970-01-01T01:00:00Z")
+    assert "'materializer refresh days --chain' refreshes that first" in " ".join(printed(lake).split())
 
 
 def test_the_page_names_it_too(lake: LocalLake) -> None:

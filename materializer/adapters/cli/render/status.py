@@ -87,7 +87,7 @@ def _status_form(s: Status) -> dict[str, Any]:
         "name": s.name,
         "state": s.state,
         "problem": s.problem,
-        "waits_for": None if s.waits_for is None else as_dict(s.waits_for),
+        "waits_for": None if s.waits_for is None else {"name": s.waits_for.name, "state": s.waits_for.state},
         "source": s.source,
         "grid": s.grid,
         "time_type": kind.value,
@@ -129,6 +129,8 @@ def _status_form(s: Status) -> dict[str, Any]:
 
 def _waits_text(s: Status, above: Ancestor) -> str:
     first = f"it reads '{above.name}', which is {above.state}"
+    if above.is_withheld:
+        return f"{first}: its gate withholds that; 'materializer doctor {above.name}' says which buckets, why, and what to do"
     return f"{first}; 'materializer refresh {s.name} --chain' refreshes that first"
 
 
