@@ -16,7 +16,7 @@ from materializer.services.definitions.lineage import maker_of
 from materializer.services.observe import source_breaks
 from materializer.services.observe.dirty import dirty_below_newest
 from materializer.services.observe.observe import applied, missing_source
-from materializer.services.report.withheld import withheld
+from materializer.services.observe.withheld import withheld
 
 FRESH = "fresh"
 
