@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Final, TypeVar
 from msgspec import Struct
 
 from materializer.core.spec.spec import TimeType
-from materializer.core.time.fetched import plain_text
 from materializer.core.time.instants import Epoch, Shown, render
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 
@@ -186,6 +185,8 @@ def _value(value: object, kind: Shown | None) -> str:
         return str(value).lower()
     if isinstance(value, int) and isinstance(kind, Epoch):
         return render(value, kind)
+    from materializer.core.time.fetched import plain_text  # noqa: PLC0415 - only rows are printed so
+
     return "null" if value is None else plain_text(value)
 
 

@@ -78,7 +78,8 @@ def refuse_kinds(state: AggregateState) -> None:
         if type(value) is not int and not (value is None and name in _MISSING):
             msg = f"`{name}` is {str(value)[:60]!r} and no whole number"
             raise TypeError(msg)
-    for name, value in zip(_OBJECTS, _of_objects(state), strict=True):
+    objects = _of_objects(state)
+    for name, value in zip(_OBJECTS, objects, strict=True) if set(map(type, objects)) != {dict} else ():
         if not isinstance(value, Mapping):
             msg = f"`{name}` is {str(value)[:60]!r} and no object"
             raise TypeError(msg)

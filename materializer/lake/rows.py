@@ -110,7 +110,7 @@ def to_pandas(path: str, order: Sequence[str]) -> pd.DataFrame:
 
 
 def sorted_frame(rows: pa.Table, order: Sequence[str]) -> pd.DataFrame:
-    """Return rows as a pandas frame; instants are in UTC, whoever computed them.
+    """Return rows as a pandas frame; instants are in UTC, whichever executor computed them.
 
     Args:
         rows: The rows.

@@ -103,8 +103,8 @@ class Chains(Struct):
         if not stale:
             return None
         first = stale[-1]
-        held = SpanSet.union(span for each in withheld(first.state) for span in each.spans)
-        is_withheld = first.word == "dirty" and not dirty_below_newest(first.state) - held
+        kept_back = SpanSet.union(span for each in withheld(first.state) for span in each.spans)
+        is_withheld = first.word == "dirty" and not dirty_below_newest(first.state) - kept_back
         return Ancestor(first.state.name, first.word, is_withheld)
 
     def _has_change(self, path: str, after: int, upto: int) -> bool:
