@@ -90,12 +90,16 @@ def share_arenas() -> None:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Look for no circles of values during the block: it makes very many, which live as long as it, and the search takes a tenth of it."""
+    """Look for no circles among the values that the block makes: very many, which live until the process ends.
+
+    The search takes a tenth of the block, and would begin when it ends.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
+        gc.freeze()
         if was_enabled:
             gc.enable()
 

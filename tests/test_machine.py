@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import platform
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from materializer.machine import cores, memory
+from materializer.machine import cores, memory, uncollected
 from tests.paths import ROOT
 
 HERE = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -119,3 +120,23 @@ def test_free_memory_is_given_back() -> None:
     done = subprocess.run([sys.executable, "-c", FREED], check=True, cwd=ROOT, capture_output=True, text=True)
 
     assert "True" == done.stdout.strip()
+
+
+def test_values_that_stay_are_not_searched() -> None:
+    """
+    Neither in the block nor when it ends; afterwards the search goes on as before.
+    """
+    begun: list[str] = []
+    gc.callbacks.append(lambda phase, _: begun.append(phase))
+    try:
+        with uncollected():
+            made = [[n] for n in range(300_000)]
+        more = [[n] for n in range(50)]
+        assert [] == begun
+        gc.collect()
+        assert ["start", "stop"] == begun
+    finally:
+        gc.callbacks.pop()
+        gc.unfreeze()
+    assert gc.isenabled()
+    assert len(made) + len(more) == 300_050

@@ -172,8 +172,9 @@ def run_of(folder: str, wanted: Iterable[str]) -> list[Identity]:
     """
     found: list[Identity] = []
     listed: dict[str, Identity] | None = None
+    has_stat = is_local(folder)
     for each in wanted:
-        if is_local(folder):
+        if has_stat:
             known = _stated(f"{folder}/{each}")
         else:
             if listed is None:

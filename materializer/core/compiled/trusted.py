@@ -96,7 +96,7 @@ def _texts(spec: AggregateSpec, formulas: list[Formula], calls: list[Call]) -> l
     return [
         *(key.sql for key in spec.keys),
         *filter(None, [spec.where]),
-        *(formula.fill(["x"] * len(formula.calls)) for formula in formulas),
+        *(formula.fill(["x"] * len(formula.calls)) for formula in formulas if formula.pieces != (0,)),
         *(arg for call in calls for arg in call.args if arg != "*"),
         *filter(None, (text for call in calls for text in (call.where, call.order_by))),
     ]

@@ -26,6 +26,8 @@ class Withheld(Struct, frozen=True):
 def withheld(state: AggregateState) -> list[Withheld]:
     """Return what gates withhold, by the refresh that looked last; what was refused as a whole may reach over clean buckets."""
     found: list[Withheld] = []
+    if not any(ended.verdict for ended in state.ended):
+        return found
     for ended in state.ended:
         now = _of(ended)
         if ended.outcome in {"done", "switched"} or now:

@@ -12,7 +12,7 @@ from materializer.journal.state import AggregateState, States
 from materializer.lake.log import has_change
 from materializer.lake.table import DeltaFolder, TableHead
 from materializer.services.definitions import rolled_up
-from materializer.services.definitions.lineage import maker_of
+from materializer.services.definitions.lineage import parent_of
 from materializer.services.observe import source_breaks
 from materializer.services.observe.dirty import dirty_below_newest
 from materializer.services.observe.observe import applied, missing_source
@@ -78,10 +78,6 @@ class Chains(Struct):
     _changes: dict[tuple[str, int, int], bool] = field(default_factory=dict)
     _heads: dict[str, TableHead] = field(default_factory=dict)
     _problems: dict[str, str] = field(default_factory=dict)
-    _named: dict[str, AggregateState] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self._named = {state.name: state for state in self.states.values()}
 
     def seen(self, state: AggregateState) -> Seen:
         """Return an aggregate beside the newest version of its source."""
@@ -92,9 +88,9 @@ class Chains(Struct):
     def above(self, state: AggregateState) -> Iterator[Seen]:
         """Yield what an aggregate reads, and what that reads, as far as these are aggregates of the lake."""
         names = {state.name}
-        while (name := maker_of(state.source.path, self.root)) in self._named and name not in names:
-            names.add(name)
-            state = self._named[name]
+        while (made := parent_of(state.source.path, self.root, self.states)) is not None and made.name not in names:
+            names.add(made.name)
+            state = made
             yield self.seen(state)
 
     def waits_for(self, state: AggregateState) -> Ancestor | None:
