@@ -32,8 +32,9 @@ _UNIT: Final = re.compile(
 )
 """How the name of a column ends that counts ticks."""
 _SERIAL: Final = re.compile(
-    r"(^|_)(?i:id|ids|pk|fk|uid|uuid|guid|key|hash|no|nr|num|number|seq|sequence|serial|offset|index|idx|zip|sku|ref|code)$"
-    r"|[a-z](Id|ID|Key|No|Nr|Ref)$|(?i:[a-z]{3,}(id|code|number))$"
+    r"(^|[_ -])(?i:id|ids|pk|fk|uid|uuid|guid|key|hash|no|nr|num|number|seq|sequence|serial|offset|index|idx|sku|ref|code)$"
+    r"|(^|[_ -])(?i:id|zip|phone|mobile|fax|ssn|isbn|ean|iban|card|account|konto|plz)\d*$"
+    r"|[a-z](Id|ID|Key)\d*$|[a-z](No|Nr|Ref)$|(?i:[a-z]{3,}(id|code|number))$"
 )
 _NO_ID: Final = re.compile(r"(?i)(paid|valid|solid|quid|fluid|acid|brid|umid|apid|void|roid|grid|bid)$")
 """Words that end like one of these."""
@@ -311,8 +312,8 @@ def _is_name_of_serial(name: str) -> bool:
     """Whether a column is called like what identifies something; its sum says nothing.
 
     Examples:
-        >>> [name for name in ("order_id", "orderid", "tradeId", "invoice_no", "zipcode", "paid", "is_valid", "bid", "amount") if _is_name_of_serial(name)]
-        ['order_id', 'orderid', 'tradeId', 'invoice_no', 'zipcode']
+        >>> [name for name in ("order_id", "orderid", "tradeId", "invoice_no", "zipcode", "zip5", "Customer ID", "userId2", "phone", "no2", "paid", "is_valid", "bid", "amount") if _is_name_of_serial(name)]
+        ['order_id', 'orderid', 'tradeId', 'invoice_no', 'zipcode', 'zip5', 'Customer ID', 'userId2', 'phone']
     """
     return _SERIAL.search(name) is not None and _NO_ID.search(name) is None
 
