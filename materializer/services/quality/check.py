@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 from msgspec import Struct, field
 
-from materializer.core.printed import Printed, PrintedTable, facts, span_text
+from materializer.core.printed import Printed, PrintedTable, facts, span_text, spans_text
 from materializer.core.quality.builtin import built_in
 from materializer.core.quality.failing import FailingRow
 from materializer.core.quality.library import Library
@@ -31,6 +31,7 @@ from materializer.local.kinds import NotLocal, bugs_left_to_spark
 from materializer.services.activity import ActivityKind, Listeners, activity, log
 from materializer.services.aggregate import Aggregate
 from materializer.services.definitions import suites
+from materializer.services.observe.withheld import withheld
 from materializer.services.quality.audit import Auditable, AuditResult, audit
 from materializer.services.quality.gate import summary
 
@@ -56,6 +57,7 @@ class CheckReport(Printed, Struct, frozen=True):
         seconds: Wall time.
         time_type: Type of its time column, for showing instants.
         left_to_spark: What this process did not check itself, and why; "" if it checked everything.
+        withheld: Buckets that the gate withholds: they are not published, so nothing of them was checked.
     """
 
     name: str
@@ -67,6 +69,7 @@ class CheckReport(Printed, Struct, frozen=True):
     seconds: float
     time_type: Shown = TimeType.TIMESTAMP
     left_to_spark: str = ""
+    withheld: SpanSet = SpanSet()
 
     def _tables(self) -> list[PrintedTable]:
         rows = [
@@ -83,6 +86,7 @@ class CheckReport(Printed, Struct, frozen=True):
         pairs = [
             ("buckets", span_text(self.window, self.time_type)),
             ("output version", self.version),
+            ("withheld by the gate", spans_text(self.withheld, self.time_type)),
             ("page", self.docs),
             ("by Spark", self.left_to_spark),
             ("took", f"{self.seconds:.2f} s"),
@@ -183,6 +187,7 @@ class Checker(Struct):
             time.perf_counter() - began,
             definition.grid.shown,
             left,
+            SpanSet.union(s for each in withheld(state) for s in each.spans) & SpanSet.of(window or EVERYTHING),
         )
         self._keep(state, report)
         return report

@@ -18,6 +18,7 @@ from materializer.adapters.cli.render.check import CheckResult
 from materializer.config import Config
 from materializer.core.spec.spec import Resolution, TimeType
 from materializer.core.time.instants import Epoch
+from materializer.core.time.spans import Span, SpanSet
 from materializer.journal.events import Checked
 from tests.services.no_spark import LocalLake, NoSpark
 
@@ -70,6 +71,24 @@ def test_what_is_published_is_checked_without_spark(lake: LocalLake) -> None:
     assert (True, "", 3) == (report.verdict.is_publishable, report.left_to_spark, len(report.verdict.findings))
     [checked] = lake.state("hourly").checks
     assert (3, report.version, Checked) == (checked["passed"], checked["version"], Checked)
+
+
+def test_what_the_gate_withholds_is_not_checked(tmp_path: Path) -> None:
+    """
+    The rows that are published meet the suite; the check names the buckets that are not.
+    """
+    suite(tmp_path / "hourly.json", 6)
+    lake = LocalLake(tmp_path, config=Config(price_tie_ms=60_000, expectations=str(tmp_path)))
+    lake.add((0, 1), (1, 5), (HOUR, 7))
+    lake.apply(DEFINITION.replace("'quality.checks'", "'quality.on_failure' = 'buckets', 'quality.checks'"))
+    lake.opened.refresh("hourly")
+
+    report = lake.opened.check("hourly")
+
+    assert report.verdict.is_publishable
+    assert SpanSet.of(Span(HOUR, 2 * HOUR)) == report.withheld
+    assert "withheld by the gate" in str(report)
+    assert not lake.opened.check("hourly", end="1970-01-01T01:00:00Z").withheld
 
 
 def test_rows_that_fail_are_shown(lake: LocalLake) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import field
 
-from materializer.adapters.cli.render.result import Result, cell, shown_time, value_form, window_form
-from materializer.adapters.cli.words import cell_text, count, duration, span, wrapped
+from materializer.adapters.cli.render.result import Result, cell, shown_time, spans_form, value_form, window_form
+from materializer.adapters.cli.words import cell_text, count, duration, span, spans, wrapped
 from materializer.core.time.instants import Shown
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ class CheckResult(Result, frozen=True):
             "rows": [{"expectation": row.type, "values": value_form(row.values)} for row in r.rows],
             "docs": r.docs or None,
             "left_to_spark": r.left_to_spark or None,
+            "withheld": spans_form(r.withheld, self.time_type),
             "seconds": round(r.seconds, 3),
         }
 
@@ -53,6 +54,9 @@ class CheckResult(Result, frozen=True):
         for row in r.rows:
             values = ", ".join(f"{k}={cell_text(self._text(k, v))}" for k, v in row.values.items())
             yield from wrapped(f"{row.type}: {values}", "  row       ", width=width)
+        if r.withheld:
+            why = f"the gate does not publish them, and they were not checked; 'materializer doctor {r.name}' says why"
+            yield from wrapped(f"{spans(r.withheld, self.time_type)}: {why}", "  withheld  ", width=width)
         if r.left_to_spark:
             yield from wrapped(r.left_to_spark, "  by Spark  ", width=width)
         if r.docs:
