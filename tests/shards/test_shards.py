@@ -5,11 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 import tomllib
-from dataclasses import replace
+from dataclasses import replace as with_fields
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests import drawn
 from tests.shards import record
@@ -142,11 +143,11 @@ def test_the_record_keeps_the_newest_outcome_of_each_shard(tmp_path) -> None:
     A newer one takes the place of an older one, and a shard that is no more goes; a line that cannot be read is an error.
     """
     file = tmp_path / "record.jsonl"
-    failed = replace(DONE, passed=1, failed=1, names=("tests/system/test_a.py::test_two",))
-    for outcome in (DONE, replace(DONE, shard="system/gone"), replace(DONE, shard="docs/d"), failed):
+    failed = with_fields(DONE, passed=1, failed=1, names=("tests/system/test_a.py::test_two",))
+    for outcome in (DONE, with_fields(DONE, shard="system/gone"), with_fields(DONE, shard="docs/d"), failed):
         record.keep(outcome, ["system/a", "docs/d"], file)
 
-    assert {"system/a": failed, "docs/d": replace(DONE, shard="docs/d")} == record.read(file)
+    assert {"system/a": failed, "docs/d": with_fields(DONE, shard="docs/d")} == record.read(file)
     file.write_text('{"shard": "x"}\n')
     with pytest.raises(ValueError, match="line 1"):
         record.read(file)
@@ -157,10 +158,10 @@ def test_the_record_keeps_the_newest_outcome_of_each_shard(tmp_path) -> None:
     [
         (None, "never"),
         (DONE, "passed"),
-        (replace(DONE, failed=1), "failed"),
-        (replace(DONE, passed=0, skipped=2), "skipped"),
-        (replace(DONE, tree="older"), "stale"),
-        (replace(DONE, tree="older", failed=1), "stale"),
+        (with_fields(DONE, failed=1), "failed"),
+        (with_fields(DONE, passed=0, skipped=2), "skipped"),
+        (with_fields(DONE, tree="older"), "stale"),
+        (with_fields(DONE, tree="older", failed=1), "stale"),
     ],
 )
 def test_what_is_known_of_a_shard(outcome: Outcome | None, state: str) -> None:

@@ -146,6 +146,6 @@ def test_what_is_too_large_for_duckdb_is_computed_by_spark(site: Site) -> None:
     [small] = site.lake.refresh("hourly").runs
 
     assert ("local", "") == (run.plan.executor, run.report.executor)
-    assert "OutOfMemory" in str(run.report.extra["left_to_spark"])
+    assert "needs more memory than it may take here" in str(run.report.extra["left_to_spark"])
     assert ("local", {}) == (small.report.executor, dict(small.report.extra))
     assert [(WIDE,) * 4, (1,) * 4] == [row[1:] for row in site.published("hourly")]
