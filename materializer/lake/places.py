@@ -172,9 +172,8 @@ def run_of(folder: str, wanted: Iterable[str]) -> list[Identity]:
     """
     found: list[Identity] = []
     listed: dict[str, Identity] | None = None
-    has_stat = is_local(folder)
     for each in wanted:
-        if has_stat:
+        if is_local(folder):
             known = _stated(f"{folder}/{each}")
         else:
             if listed is None:
