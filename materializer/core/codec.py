@@ -42,7 +42,7 @@ def as_json(value: Any) -> Any:
     """Return the JSON form of a value.
 
     Examples:
-        >>> from msgspec import NODEFAULT, Struct
+        >>> from msgspec import Struct
         >>> @json_fields(omits=["unit"])
         ... class Size(Struct):
         ...     value: int
@@ -73,7 +73,7 @@ def parsed(text: str | bytes) -> Any:
     """
     try:
         return _DECODER.decode(text)
-    except MsgspecError:  # the library takes more: infinity, numbers that are as good as it, halves of characters
+    except (MsgspecError, UnicodeError):  # only the standard library reads infinity and halves of characters
         return json.loads(text)
 
 

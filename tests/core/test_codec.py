@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any
@@ -7,7 +9,7 @@ from typing import Annotated, Any
 import pytest
 from msgspec import Struct, field
 
-from materializer.core.codec import JsonForm, as_json, from_json, json_fields, json_list
+from materializer.core.codec import JsonForm, as_json, from_json, json_fields, json_list, parsed
 
 
 class Colour(StrEnum):
@@ -95,3 +97,35 @@ def test_a_list_may_be_short_where_its_class_has_defaults() -> None:
     A list that was written before a field came has the field's default.
     """
     assert Point(4) == from_json(Point, [4])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "NaN",
+        "-Infinity",
+        "1e999",
+        '"\\ud800"',
+        '"\ud800"',
+        "-4722366482869645213696",
+        '{"a": 1, "a": 2}',
+        "[1.50, -0.0]",
+    ],
+)
+def test_a_text_is_read_as_by_the_standard_library(text: str) -> None:
+    """
+    What the quick decoder refuses, too; the journal has had such texts.
+    """
+    assert repr(json.loads(text)) == repr(parsed(text))
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1,]", "\ufeff1", "nul"])
+def test_a_text_that_is_none_is_refused_as_by_the_standard_library(text: str) -> None:
+    """
+    With its words, which name the place.
+    """
+    with pytest.raises(ValueError) as wanted:  # noqa: PT011 - its text is what is compared
+        json.loads(text)
+
+    with pytest.raises(ValueError, match=re.escape(str(wanted.value))):
+        parsed(text)
