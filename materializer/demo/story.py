@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from materializer.core.printed import size_text
 from materializer.core.refresh.plan import (
     Estimate,
     Merge,
@@ -209,7 +210,7 @@ def reads(estimate: Estimate) -> str:
     """Return the maximum that is read, in words."""
     if not estimate.files:
         return "nothing"
-    return f"at most {count(estimate.rows, 'row')}, {size(estimate.bytes)} in {count(estimate.files, 'file')}"
+    return f"at most {count(estimate.rows, 'row')}, {size_text(estimate.bytes)} in {count(estimate.files, 'file')}"
 
 
 def done(report: RunReport) -> str:
@@ -264,18 +265,6 @@ def count(n: int | None, one: str, many: str = "") -> str:
     if n is None:
         return f"an unknown number of {many or one + 's'}"
     return f"{n:,} {one if n == 1 else many or one + 's'}"
-
-
-def size(n: int) -> str:
-    """Return a size in a suitable unit of bytes.
-
-    Examples:
-        >>> size(999), size(1_500), size(12_345_678)
-        ('999 B', '1.5 kB', '12.3 MB')
-    """
-    if n < 1_000:
-        return f"{n} B"
-    return f"{n / 1_000:.1f} kB" if n < 999_950 else f"{n / 1_000_000:.1f} MB"
 
 
 def seconds(value: float) -> str:
