@@ -18,7 +18,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction, WriterProperties
 from deltalake import write_deltalake as write_to_delta
 from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.transaction import AddAction, RemoveAction
+from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 from msgspec import Struct
 
 from materializer.core.policy.compaction import FILE_ROWS
@@ -103,21 +103,20 @@ def create_table(
         raise ForeignTableError(
             f"'{path}' holds a table already", hint="move it away, or choose another name", path=path, wrote=NOTHING
         )
-    shape = schema if isinstance(schema, pa.Schema) else _arrow(schema)
-    configuration = {**PROPERTIES, **(properties or {})}
+    shape = Schema.from_arrow(schema) if isinstance(schema, pa.Schema) else Schema.from_json(schema_of(schema))
     mark = _text({"mark": uuid4().hex})
     # without retries of the library, which would create it again, as version 1
     properties_of_commit = CommitProperties({"userMetadata": mark}, max_commit_retries=0)
     with translated(path, "creating", wrote=NOT_COMMITTED):
         places.make_folder(path)
         try:
-            table = DeltaTable.create(
+            create_table_with_add_actions(
                 path,
                 shape,
-                mode="error",
+                [],
                 name=name,
                 description=description,
-                configuration=configuration,
+                configuration={**PROPERTIES, **(properties or {})},
                 commit_properties=properties_of_commit,
                 post_commithook_properties=NO_HOOKS,
                 storage_options=places.options_of(path),
@@ -125,8 +124,10 @@ def create_table(
         except CommitFailedError:
             if not is_begun(path) or read_commit(path, 0).user_metadata != mark:  # else only the answer was lost
                 raise
-            table = open_table(path)
-        return str(table.metadata().id)
+        made = read_commit(path, 0).metadata
+        if made is None:
+            raise SourceDamagedError(f"version 0 of '{path}' has no metadata", wrote=NOT_COMMITTED)
+        return made.id
 
 
 def append_rows(path: str, table: pa.Table, app_id: str, n: int, note: Mapping[str, Any]) -> CommitResult:

@@ -68,18 +68,24 @@ def create_tables(
     paths: Mapping[str, str], spec: AggregateSpec, schemas: Mapping[str, Any], aggregate_id: str
 ) -> dict[str, str]:
     """Create the empty partials and output of an aggregate, or of a build, and return their Delta table ids."""
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - commands that only look create none
+
     from materializer.lake.write.commit import create_table  # noqa: PLC0415 - Arrow, which nothing that only looks needs
 
     names = {"partials": (f"{spec.name}_partials", ""), "output": (spec.name, spec.comment)}
-    ids = {}
-    for which, (name, comment) in names.items():
+
+    def created(which: str) -> str:
+        name, comment = names[which]
         description = f"materializer {which} {aggregate_id}" + (f": {comment}" if comment else "")
-        ids[which] = create_table(paths[which], schemas[which], name=name, description=description)
+        made = create_table(paths[which], schemas[which], name=name, description=description)
         if not places.is_local(paths[which]):
             DeltaFolder.at(
                 paths[which]
             ).head()  # what new processes start from on a store tells of tables that were looked at
-    return ids
+        return made
+
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        return dict(zip(names, pool.map(created, names), strict=True))
 
 
 def refuse_taken(name: str, view: View) -> None:
