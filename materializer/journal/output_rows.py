@@ -7,12 +7,12 @@ table is believed as long as the newest commit file of the table is the same fil
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Annotated, Final, TypeAlias
 
-from msgspec import Struct
+from msgspec import Meta, MsgspecError, Raw, Struct
+from msgspec.json import Decoder, encode
 
 from materializer.errors import MaterializerError
 from materializer.journal.state import AggregateState
@@ -27,9 +27,10 @@ MANY: Final = 100
 _FILE: Final = "_materializer/output_rows.json"
 _FORMAT: Final = 2
 """A higher number when the content of the file changes its meaning."""
+_Number: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 
 
-class OutputRows(Struct, frozen=True):
+class OutputRows(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """What a refresh left.
 
     Args:
@@ -39,10 +40,10 @@ class OutputRows(Struct, frozen=True):
         partials: The same of the partials.
     """
 
-    rows: int
-    written_n: int
-    output: tuple[int, places.Identity]
-    partials: tuple[int, places.Identity]
+    rows: _Number
+    written_n: _Number
+    output: tuple[_Number, places.Identity]
+    partials: tuple[_Number, places.Identity]
 
     def holds(self, path: str) -> bool:
         """Return whether the output at a path is still at that version, of that file."""
@@ -53,30 +54,48 @@ class OutputRows(Struct, frozen=True):
         return self.written_n == state.written_n and _is_at(_partials(state, root), *self.partials)
 
 
+class _Noted(Struct, frozen=True):
+    """The content of the file; a refresh decodes no value but those that it replaces."""
+
+    format: int
+    outputs: dict[str, Raw]
+
+
+_CONTENT: Final = Decoder(_Noted)
+_VALUE: Final = Decoder(OutputRows)
+
+
 def read(root: str) -> dict[str, OutputRows]:
-    """Return what was noted, by the id of the aggregate; nothing without a file that can be read."""
-    if not places.is_local(root):
-        return {}
-    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError):
-        data = json.loads(content_beside(f"{root}/{_FILE}"))
-        if data["format"] == _FORMAT:
-            return {str(key): _read(*each) for key, each in data["outputs"].items()}
-    return {}
+    """Return what was noted, by the id of the aggregate; nothing of a file or a value that cannot be read."""
+    found = {}
+    for key, value in _values(root).items():
+        with suppress(MsgspecError, ValueError, RecursionError):
+            found[key] = _VALUE.decode(value)
+    return found
 
 
 def note(root: str, view: View, changed: Iterable[str]) -> None:
     """Note the outputs of some aggregates, and forget those of aggregates that are gone. A failure is ignored."""
-    if not places.is_local(root) or len(view.all.ids()) < MANY:
+    living = view.all.ids()
+    if not places.is_local(root) or len(living) < MANY:
         return
-    known = {key: value for key, value in read(root).items() if key in view.all.ids()}
+    known = {key: value for key, value in _values(root).items() if key in living}
     for key in changed:
         known.pop(key, None)
         state = view.states.get(key)
         if state is not None and (rows := _rows_of(state, root)) is not None:
-            known[key] = rows
-    outputs = {key: (value.rows, value.written_n, value.output, value.partials) for key, value in known.items()}
+            known[key] = Raw(encode(rows))
     with suppress(OSError):
-        places.put(f"{root}/{_FILE}", json.dumps({"format": _FORMAT, "outputs": outputs}).encode())
+        places.put(f"{root}/{_FILE}", encode(_Noted(_FORMAT, known)))
+
+
+def _values(root: str) -> dict[str, Raw]:
+    """Return the values of the file, which were not read yet."""
+    with suppress(OSError, MsgspecError, ValueError, RecursionError):
+        noted = _CONTENT.decode(content_beside(f"{root}/{_FILE}")) if places.is_local(root) else None
+        if noted is not None and noted.format == _FORMAT:
+            return noted.outputs
+    return {}
 
 
 def _rows_of(state: AggregateState, root: str) -> OutputRows | None:
@@ -86,13 +105,6 @@ def _rows_of(state: AggregateState, root: str) -> OutputRows | None:
         if rows is not None and output is not None and partials is not None:
             return OutputRows(rows, state.written_n, output, partials)
     return None
-
-
-def _read(rows: int, written_n: int, output: tuple[int, Any], partials: tuple[int, Any]) -> OutputRows:
-    commits = [(version, tuple(commit)) for version, commit in (output, partials)]
-    if not all(type(each) is int and 0 <= each < 1 << 63 for each in (rows, written_n, *(v for v, _ in commits))):
-        raise ValueError("it does not say how many")
-    return OutputRows(rows, written_n, *commits)
 
 
 def _partials(state: AggregateState, root: str) -> str:

@@ -131,8 +131,8 @@ def test_what_is_no_such_file_is_ignored(world: World, what: str) -> None:
     elif what == "folder":
         file.mkdir()
     else:
-        assert "[50, " in text
-        file.write_text(text.replace("[50, ", f"[{lies[what]}, ", 1))
+        assert "[50," in text
+        file.write_text(text.replace("[50,", f"[{lies[what]},", 1))
 
     assert {} == output_rows.read(str(world.root))
     world.works("status")
