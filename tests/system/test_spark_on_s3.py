@@ -31,7 +31,7 @@ def add(first, count):
     write_deltalake(source, pa.table(columns, schema=schema), mode="append")
 
 add(0, 10_000)
-config = Config(driver_lane_rows=0, sources={"trades": source}, spark=SparkConfig(memory="1g"))
+config = Config(driver_lane_rows=0, executor="spark", sources={"trades": source}, spark=SparkConfig(memory="1g"))
 lake = Materializer(f"{bucket}/lake", config=config)
 lake.apply(["CREATE MATERIALIZED VIEW hourly AS SELECT time_bucket('1 hour', ts) AS bucket, k, sum(v) AS total, count(*) AS n "
             "FROM trades GROUP BY time_bucket('1 hour', ts), k"])
