@@ -189,8 +189,8 @@ class Folds(NamedStates):
         return next((b for b in found if name.lower() in {b.name.lower(), b.id}), None)
 
     def mentioning(self, *texts: str) -> Iterator[AggregateState]:
-        """Yield the aggregates and builds whose events may have all of some texts, as JSON writes them."""
-        for fold in self._folds.values():
+        """Yield the aggregates and builds whose events may have all of some texts, as JSON writes them; those of the newest events first."""
+        for fold in reversed([*self._folds.values()]):
             if fold.mentions(texts) and (state := fold.state) is not None:
                 yield state
 
@@ -247,7 +247,7 @@ class _Aggregates(NamedStates):
         return self._folds.find(name)
 
     def mentioning(self, *texts: str) -> Iterator[AggregateState]:
-        """Yield the aggregates whose events may have all of some texts, as JSON writes them."""
+        """Yield the aggregates whose events may have all of some texts, as JSON writes them; those of the newest events first."""
         return (state for state in self._folds.mentioning(*texts) if not state.builds)
 
 
@@ -269,6 +269,6 @@ def _name_in(row: Row) -> str:
     """Return the name of an aggregate that is no build, from its first event; "" if that does not tell."""
     begin = _NAMED.get(row.kind)
     found = begin.match(row.payload) if begin is not None else None
-    if found is None or (row.kind == "snapshot" and row.payload.count(_BUILDS_NOTHING) != 1):
+    if found is None or (row.kind == "snapshot" and _BUILDS_NOTHING not in row.payload):
         return ""
     return found[1]

@@ -258,7 +258,7 @@ class NamedStates(Mapping[str, AggregateState], ABC):
 
     @abstractmethod
     def mentioning(self, *texts: str) -> Iterator[AggregateState]:
-        """Yield the aggregates whose events may have all of some texts, as JSON writes them."""
+        """Yield the aggregates whose events may have all of some texts, as JSON writes them; those of the newest events first."""
 
 
 def by_name(states: States, name: str) -> AggregateState | None:

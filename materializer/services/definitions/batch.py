@@ -89,9 +89,9 @@ class _Together(NamedStates):
         return self._named.get(name.lower()) or self._there.find(name)
 
     def mentioning(self, *texts: str) -> Iterator[AggregateState]:
-        """Yield the aggregates whose events may have all of some texts, and the new ones."""
-        yield from self._there.mentioning(*texts)
+        """Yield the new aggregates, and those whose events may have all of some texts."""
         yield from self._new.values()
+        yield from self._there.mentioning(*texts)
 
 
 class Batch:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, field
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 FEW: Final = 64
 """A recompute of so few rows is not worth a look at other aggregates."""
+MOST: Final = 32
+"""Of more aggregates that have our partials, those that changed last are looked at: thousands take longer than a refresh."""
 ROLL_UP: Final = "roll-up"
 
 
@@ -139,12 +142,12 @@ def _instead_of(
 
 
 def _finer(observation: Observation, version: int) -> Iterator[_Finer]:
-    """Yield the aggregates that have our partials at a finer grid, whether or not they can be used now."""
+    """Yield the aggregates that have our partials at a finer grid, whether or not they can be used now; see :data:`MOST`."""
     ours = observation.aggregate
     root, states = observation.others()
     wanted = {p.name for p in ours.definition.layout.partials}
     named = (json.dumps(text) for text in (ours.source.path, *sorted(wanted)))
-    for state in sorted(states.mentioning(*named), key=lambda s: s.name):
+    for state in sorted(islice(states.mentioning(*named), MOST), key=lambda s: s.name):
         has = {str(name) for name, _ in state.schemas["partials"]}
         is_other = state.id != ours.aggregate_id and state.source == ours.source
         if not is_other or not wanted <= has or len(state.spec["keys"]) < len(ours.definition.spec.keys):

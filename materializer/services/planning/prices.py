@@ -26,7 +26,7 @@ from materializer.core.refresh.plan import (
 )
 from materializer.core.refresh.price import Prices, Taken, unlearned
 from materializer.core.time.spans import SpanSet
-from materializer.journal.state import AggregateState, States
+from materializer.journal.state import AggregateState, NamedStates, States
 from materializer.lake.extent import Extent
 
 GROUPS_PER_ROW: Final = 0.1
@@ -35,15 +35,16 @@ RECENT: Final = 10
 """The newest recomputes that tell how many groups a row makes."""
 ENOUGH_ROWS: Final = 1_000
 """Recomputes of fewer rows say little about the next one."""
-MOST: Final = 200
-"""Aggregates of which refreshes are looked at."""
+MOST: Final = 50
+"""Aggregates of which refreshes are looked at: those that changed last."""
 LAST: Final = 5
 """The newest refreshes of each that are looked at."""
 
 
 def prices_of(states: States) -> Prices:
     """Return the prices in a lake, from the newest refreshes that ended and were predicted."""
-    newest = (e for state in islice(states.values(), MOST) for e in state.ended[-LAST:] if e.outcome == "done")
+    changed = states.mentioning() if isinstance(states, NamedStates) else states.values()
+    newest = (e for state in islice(changed, MOST) for e in state.ended[-LAST:] if e.outcome == "done")
     ended = sorted(newest, key=lambda e: e.at)
     reports = [e.report for e in ended if e.report.unlearned]
     return Prices.learned(
