@@ -3,7 +3,7 @@
 A process that needs only definitions reads this file and opens no Delta table. Airflow needs that: it starts a process for
 each file in ``dags/`` every few seconds. The file may be deleted at any time. It names the version of the journal that it was
 made from, and the identity of that version's commit file. It is also valid at a newer version if no commit since has an event
-that changes the list. Each aggregate has a line of its own, so that only lines of aggregates that changed are made anew.
+that changes the list. Each aggregate has a line of its own, and only lines of aggregates that changed are written.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 
 from materializer.core.codec import as_json, from_json
+from materializer.journal import appended
+from materializer.journal.appended import UNUSABLE, changing
 from materializer.lake import places
-from materializer.lake.hostile import content_beside
 from materializer.lake.log import commit_file, tail
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 _FILE: Final = "_materializer/listing.json"
 _JOURNAL: Final = "_materializer/journal"
-_FORMAT: Final = 2
+_FORMAT: Final = 3
 """A higher number when the content of the file changes its meaning."""
 _CHANGES_NO_LIST: Final = frozenset(
     {
@@ -53,10 +54,6 @@ _CHANGES_NO_LIST: Final = frozenset(
     }
 )
 """Events that change neither the name, definition and source of an aggregate nor its last refresh."""
-
-
-_UNUSABLE: Final = (OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError)
-"""What reading a damaged list, or one of another release, raises."""
 
 
 class Listed(Struct, frozen=True):
@@ -106,48 +103,42 @@ def write(root: str | Path, view: View, commit: places.Identity) -> set[str]:
         view: The journal.
         commit: Identity of the commit file of its version.
     """
-    file, lines = f"{root}/{_FILE}", dict[str, str]()
-    changed: set[str] | None = None
-    if places.is_local(file):  # on a store, to look costs what writing does
-        with suppress(*_UNUSABLE):
-            header, lines = _parts(content_beside(file))
-            changed = _changed_since(root, header)
-    if changed is not None and not changed:
-        return changed
-    if changed is None:
-        lines = {}
-    anew = view.all.ids() if changed is None else changed
-    if any(map(view.all.is_broken, anew)):
-        return set()
-    for key in anew:
-        lines.pop(key, None)
-        if (state := view.states.get(key)) is not None:
-            lines[key] = f"{key} {json.dumps(as_json(_listed(state)))}"
-    header = {"format": _FORMAT, "version": view.version, "commit": commit}
-    with suppress(OSError):
-        places.put(file, "\n".join([json.dumps(header), *lines.values()]).encode())
-    return changed or set()
+    with suppress(OSError), changing(f"{root}/{_FILE}") as file:
+        if file is None:
+            return set()
+        changed: set[str] | None = None
+        with suppress(*UNUSABLE):
+            if file.header is not None:
+                changed = _changed_since(root, _checked(file.header))
+        if changed is not None and not changed:
+            return changed
+        anew = view.all.ids() if changed is None else changed
+        if any(map(view.all.is_broken, anew)):
+            return set()
+        states = {key: view.states.get(key) for key in anew}
+        lines = {key: None if state is None else json.dumps(as_json(_listed(state))) for key, state in states.items()}
+        header = {"format": _FORMAT, "version": view.version, "commit": commit}
+        file.put(header, lines, None if changed is None else view.all.ids().__contains__)
+        return changed or set()
+    return set()
 
 
 def read(root: str | Path) -> list[Listed] | None:
     """Return the list that was written, or None when the journal may have changed it since."""
-    with suppress(*_UNUSABLE):
-        header, lines = _parts(content_beside(f"{root}/{_FILE}"))
-        if _changed_since(root, header) != set():
+    with suppress(*UNUSABLE):
+        header, lines = appended.read(f"{root}/{_FILE}")
+        if _changed_since(root, _checked(header)) != set():
             return None
-        rows = [from_json(Listed, json.loads(line.partition(" ")[2])) for line in lines.values()]
+        rows = [from_json(Listed, json.loads(line)) for line in lines.values()]
         if all(type(text) is str for row in rows for text in (row.name, row.source)):
             return _sorted(rows)
     return None
 
 
-def _parts(content: bytes) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the first line of the file, and the others by the id of their aggregate; raises one of :data:`_UNUSABLE`."""
-    first, *lines = content.decode().split("\n")
-    header = json.loads(first)
+def _checked(header: Mapping[str, Any]) -> Mapping[str, Any]:
     if header["format"] != _FORMAT:
         raise ValueError("the list is that of another release")
-    return header, {line.partition(" ")[0]: line for line in lines}
+    return header
 
 
 def _changed_since(root: str | Path, header: Mapping[str, Any]) -> set[str] | None:

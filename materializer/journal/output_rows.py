@@ -1,4 +1,4 @@
-"""How many rows the outputs of a lake on a path have, and which commits its refreshes left, as one JSON file beside the journal.
+"""How many rows the outputs of a lake on a path have, and which commits its refreshes left, in one file beside the journal.
 
 ``status`` of very many aggregates reads this file and no table. The file may be deleted at any time. What it says of a
 table is believed as long as the newest commit file of the table is the same file. A lake on a store has
@@ -11,21 +11,22 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Annotated, Final, TypeAlias
 
-from msgspec import Meta, MsgspecError, Raw, Struct
+from msgspec import Meta, MsgspecError, Struct
 from msgspec.json import Decoder, encode
 
 from materializer.errors import MaterializerError
+from materializer.journal import appended
+from materializer.journal.appended import UNUSABLE, changing
 from materializer.journal.state import AggregateState
 from materializer.journal.view import View
 from materializer.lake import places
-from materializer.lake.hostile import content_beside
 from materializer.lake.log import tail
 from materializer.lake.table import DeltaFolder
 
 MANY: Final = 100
 """A lake of fewer aggregates has no such file: to open so many outputs takes 0.2 s."""
 _FILE: Final = "_materializer/output_rows.json"
-_FORMAT: Final = 2
+_FORMAT: Final = 3
 """A higher number when the content of the file changes its meaning."""
 _Number: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 
@@ -54,48 +55,34 @@ class OutputRows(Struct, frozen=True, array_like=True, forbid_unknown_fields=Tru
         return self.written_n == state.written_n and _is_at(_partials(state, root), *self.partials)
 
 
-class _Noted(Struct, frozen=True):
-    """The content of the file; a refresh decodes no value but those that it replaces."""
-
-    format: int
-    outputs: dict[str, Raw]
-
-
-_CONTENT: Final = Decoder(_Noted)
 _VALUE: Final = Decoder(OutputRows)
 
 
 def read(root: str) -> dict[str, OutputRows]:
     """Return what was noted, by the id of the aggregate; nothing of a file or a value that cannot be read."""
     found = {}
-    for key, value in _values(root).items():
-        with suppress(MsgspecError, ValueError, RecursionError):
-            found[key] = _VALUE.decode(value)
+    with suppress(*UNUSABLE):
+        header, values = appended.read(f"{root}/{_FILE}") if places.is_local(root) else ({}, {})
+        for key, value in values.items() if header.get("format") == _FORMAT else ():
+            with suppress(MsgspecError, ValueError, RecursionError):
+                found[key] = _VALUE.decode(value)
     return found
 
 
 def note(root: str, view: View, changed: Iterable[str]) -> None:
-    """Note the outputs of some aggregates, and forget those of aggregates that are gone. A failure is ignored."""
+    """Note the outputs of some aggregates, and that others of them are gone. A failure is ignored."""
     living = view.all.ids()
     if not places.is_local(root) or len(living) < MANY:
         return
-    known = {key: value for key, value in _values(root).items() if key in living}
+    values: dict[str, str | None] = {}
     for key in changed:
-        known.pop(key, None)
         state = view.states.get(key)
-        if state is not None and (rows := _rows_of(state, root)) is not None:
-            known[key] = Raw(encode(rows))
-    with suppress(OSError):
-        places.put(f"{root}/{_FILE}", encode(_Noted(_FORMAT, known)))
-
-
-def _values(root: str) -> dict[str, Raw]:
-    """Return the values of the file, which were not read yet."""
-    with suppress(OSError, MsgspecError, ValueError, RecursionError):
-        noted = _CONTENT.decode(content_beside(f"{root}/{_FILE}")) if places.is_local(root) else None
-        if noted is not None and noted.format == _FORMAT:
-            return noted.outputs
-    return {}
+        rows = None if state is None else _rows_of(state, root)
+        values[key] = None if rows is None else encode(rows).decode()
+    with suppress(OSError), changing(f"{root}/{_FILE}") as file:
+        if file is not None:
+            is_ours = file.header is not None and file.header.get("format") == _FORMAT
+            file.put({"format": _FORMAT}, values, living.__contains__ if is_ours else None)
 
 
 def _rows_of(state: AggregateState, root: str) -> OutputRows | None:

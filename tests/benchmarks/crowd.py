@@ -92,6 +92,7 @@ def crowd(folder: Path, count: int) -> None:
     copy_aggregate(folder, "of_00000", count - 1)
     view = Journal(folder).view()
     output_rows.note(str(folder), view, view.all.ids())  # as the refreshes of the copies would have
+    (folder / "_materializer" / "listing.json").unlink()  # the next refresh lists all of them
 
 
 def measured_lake(folder: Path, count: int, rounds: int) -> tuple[float, float]:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from materializer.core.refresh.invalidation import Entry
 from materializer.core.time.spans import NEG_INF, Span
-from materializer.journal import catalog
+from materializer.journal import appended, catalog
 from materializer.journal.events import Captured, Described, Dropped, Event
 from materializer.journal.journal import Journal
 from materializer.journal.store import JournalStore
@@ -42,12 +42,14 @@ def names(root: Path) -> list[str] | None:
     return None if rows is None else [row.name for row in rows]
 
 
-@given(st.data(), histories())
-def test_what_is_listed_is_what_the_journal_says(data: st.DataObject, history: list[Event]) -> None:
+@given(st.data(), histories(), st.sampled_from([0, 1_000, appended.SMALL]))
+def test_what_is_listed_is_what_the_journal_says(data: st.DataObject, history: list[Event], small: int) -> None:
     """
-    After any commits, with the list made at any of them and the journal folded or not, it is the same or none.
+    After any commits, with the list made at any of them and the journal folded or not, it is the same or none, whether lines are
+    appended or all are written.
     """
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(appended, "SMALL", small)
         root = Path(folder)
         journal = Journal(root, snapshot_every=data.draw(st.integers(1, 4)))
         for event in history:

@@ -91,7 +91,8 @@ def test_tables_of_another_history_are_found_all_the_same(world: World, table: s
 
 
 @pytest.mark.parametrize(
-    "damage", ["", "[]", '{"format": 0}', '{"format": 1}', '{"format": 2, "outputs": {"a": [1]}}', "half of i"]
+    "damage",
+    ["", "[]", ' {"format": 0, "whole": 9}\n', 'a [1]\n {"format": 3, "whole": 9}\n', '{"format": 3}\n', "half of i"],
 )
 def test_a_damaged_file_is_not_used(world: World, damage: str) -> None:
     """
