@@ -57,6 +57,7 @@ ON_THIS_MACHINE = {
     "materializer/lake/hostile.py": "pipes and devices, which only a path has",
     "materializer/lake/links.py": "symbolic links, which only a path has",
     "materializer/lake/export.py": "a file for people, outside of the lake",
+    "materializer/journal/appended.py": "a store has no appending: there the file is written as a whole, by places",
     "materializer/services/delivery/export.py": "the place of that file",
     "materializer/services/processes.py": "/proc: which processes of this machine live",
     "materializer/services/quality/check.py": "a folder for pages that people read",
