@@ -1,6 +1,9 @@
-"""Arrow tables in the types that this library returns, with which other libraries can compute."""
+"""Arrow tables in the types that this library returns, with which other libraries can compute, and in order."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
 
 import pyarrow as pa
 
@@ -13,3 +16,18 @@ def plain(rows: pa.Table) -> pa.Table:
         elif pa.types.is_binary_view(field.type):
             rows = rows.set_column(i, field.name, rows.column(i).cast(pa.binary()))
     return rows
+
+
+def in_order(rows: pa.Table, names: Iterable[str]) -> pa.Table:
+    """Return *rows* in ascending order of some columns, nulls last; ``Table.sort_by`` loads a second engine for it."""
+    import pyarrow.compute as pc  # noqa: PLC0415 - most readers of rows sort none
+
+    return rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in names]))
+
+
+def mask(found: Any) -> pa.BooleanArray:
+    """Return a numpy array of bools as one of Arrow's; ``pa.array`` loads masked arrays for it."""
+    import numpy as np  # noqa: PLC0415 - most readers of rows have no array
+
+    bits = np.packbits(np.asarray(found, dtype=bool), bitorder="little")
+    return pa.Array.from_buffers(pa.bool_(), len(found), [None, pa.py_buffer(bits)])

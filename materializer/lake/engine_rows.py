@@ -17,6 +17,7 @@ from materializer.core.compiled.definition import SLICE, Definition, key_column
 from materializer.core.engines.ranges import NO_TIME, StoredOfKey, StoredResult
 from materializer.core.engines.work import ChangedKeys, Key, frozen, joined
 from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, SpanSet
+from materializer.lake.arrow import mask
 from materializer.lake.extent import instants_of
 from materializer.lake.key_rows import codes_of
 from materializer.lake.keys import why_not_recorded
@@ -187,7 +188,7 @@ def _around(rows: pa.Table, names: Sequence[str], near: Near, carried: Sequence[
     has_rows = first < stop
     is_near[first[has_rows]] = is_near[stop[has_rows] - 1] = True
     before = np.concatenate([[0], np.cumsum(is_near)])
-    found_rows = rows.filter(pa.array(is_near))
+    found_rows = rows.filter(mask(is_near))
     results = list(map(StoredResult._make, zip(*(_values(found_rows[n]) for n in STORED), strict=True)))
     columns = [found_rows[n].to_pylist() for n in carried]
     passed_on = list(zip(*columns, strict=True)) if columns else [()] * len(results)
@@ -234,7 +235,7 @@ def keys_over(budget: Budget, definition: Definition, path: str, version: int, s
     stop = np.array([min(s.end, _LAST) for s in spans], np.int64)
     at = np.searchsorted(stop, rows["w_start"].to_numpy(), side="right")
     is_over = (at < len(stop)) & (first[np.minimum(at, len(stop) - 1)] <= rows["w_end"].to_numpy())
-    over = rows.filter(pa.array(is_over))
+    over = rows.filter(mask(is_over))
     return list(dict.fromkeys(_keys_of([over[n] for n in names], over.num_rows)))
 
 

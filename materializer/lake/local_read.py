@@ -21,7 +21,7 @@ from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import EVERYTHING, SpanSet
 from materializer.errors import MaterializerError, StorageError
 from materializer.lake import places
-from materializer.lake.arrow import plain
+from materializer.lake.arrow import mask, plain
 from materializer.lake.capture.changed_rows import changed_rows
 from materializer.lake.capture.feed import MAX_CHANGE_FILES
 from materializer.lake.capture.int96 import why_misread
@@ -230,7 +230,7 @@ def read_rows_of_keys(
         if open_column:
             is_wanted |= ~found[open_column].to_numpy()
         is_wanted &= is_of_keys([found[name] for name in names], keys)
-        found = found.filter(pa.array(is_wanted))
+        found = found.filter(mask(is_wanted))
         size, rows = size + found.nbytes, rows + found.num_rows
         if size > max_bytes or rows > max_rows:
             return None
@@ -442,6 +442,6 @@ def read_small_kept(
     with translated(path, "reading"):
         rows = plain(open_table(path, version).to_pyarrow_table(columns=wanted))
     if since is not None:
-        is_inside = pa.array(inside(instants_of(rows["slice"], time_type), since))
+        is_inside = mask(inside(instants_of(rows["slice"], time_type), since))
         rows = rows.filter(pc.or_(pc.invert(rows["is_final"]), is_inside))
     return rows.select(list(columns))

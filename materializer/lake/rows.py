@@ -16,7 +16,7 @@ from materializer.core.time.slice_column import SliceColumn
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.errors import LogGapError, MaterializerError
 from materializer.lake import places
-from materializer.lake.arrow import plain
+from materializer.lake.arrow import mask, plain
 from materializer.lake.extent import file_bounds, instants_of, time_column
 from materializer.lake.failures import translated
 from materializer.lake.hostile import refuse_deep, refuse_irregular, refuse_outside
@@ -164,7 +164,7 @@ class StoredRows(Struct, frozen=True):
             for batch in file.iter_batches():
                 rows = pa.Table.from_batches([batch]).select(self.shape.names).cast(self.shape)
                 values = instants_of(rows[self._column.name], self._column.type).to_numpy()
-                yield from rows.filter(pa.array(inside(values, self._wanted))).to_batches()
+                yield from rows.filter(mask(inside(values, self._wanted))).to_batches()
 
 
 def between(start: int | None, end: int | None) -> SpanSet:

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import SpanSet
+from materializer.lake.arrow import mask
 from materializer.lake.extent import instants_of
 from materializer.lake.predicates import SpanIndex
 
@@ -84,4 +85,4 @@ def rows_of_spans(rows: _Rows, spans: SpanSet | SpanIndex, time: str, time_type:
         if index.holds(ends["min"], ends["max"]):
             return rows
     is_inside = index.inside(instants.fill_null(0))
-    return rows.filter(pc.and_(pa.array(is_inside), times.is_valid()))
+    return rows.filter(pc.and_(mask(is_inside), times.is_valid()))

@@ -12,8 +12,11 @@ from msgspec import Struct
 
 from materializer.core.refresh.invalidation import MAX_KEYS
 from materializer.core.time.spans import Span, SpanSet
+from materializer.lake.arrow import mask
 from materializer.lake.keys import coded, json_value
 
+FEW: Final = 10_000
+"""Rows of which the distinct ones are found by this process itself."""
 MAX_PIECES: Final = 200
 """Maximum number of groups of buckets; more groups are joined into coarser ones."""
 
@@ -59,7 +62,8 @@ def pieces_of(
     instants = np.asarray(change.instants.to_numpy(), dtype=np.int64)
     if not len(instants):
         return []
-    starts, ends = buckets(np.unique(instants), floor, next_edge)
+    in_order = np.sort(instants)  # `np.unique` loads masked arrays
+    starts, ends = buckets(in_order, floor, next_edge)
     bucket_of = (
         np.searchsorted(np.array([max(s, _I64_MIN) for s in starts], dtype=np.int64), instants, side="right") - 1
     )
@@ -111,16 +115,24 @@ def distinct_keys(keys: pa.Table | None, bucket_of: Any, count: int) -> list[Key
         return [None] * count
     names = [f"k{i}" for i in range(len(columns))]
     placed = pa.table([pa.array(bucket_of), *(c[0] for c in columns if c)], names=["at", *names])
-    distinct = placed.group_by(["at", *names]).aggregate([])
+    distinct = _distinct(placed)
     is_unknown = np.bincount(distinct["at"].to_numpy(), minlength=count) > MAX_KEYS
     for column in columns:
         if column is not None and column[1] is not None:
             is_unknown[bucket_of[column[1].fill_null(False).to_numpy(zero_copy_only=False)]] = True
-    few = distinct.filter(pa.array(~is_unknown[distinct["at"].to_numpy()]))
+    few = distinct.filter(mask(~is_unknown[distinct["at"].to_numpy()]))
     by_bucket: list[set[tuple[Any, ...]]] = [set() for _ in range(count)]
     for bucket, *key in zip(few["at"].to_pylist(), *(few[n].to_pylist() for n in names), strict=True):
         by_bucket[bucket].add(tuple(map(json_value, key)))
     return [None if is_unknown[i] else frozenset(by_bucket[i]) for i in range(count)]
+
+
+def _distinct(rows: pa.Table) -> pa.Table:
+    """Return each row once; few rows load no second engine for that, as ``Table.group_by`` does."""
+    if rows.num_rows > FEW:
+        return rows.group_by(rows.column_names).aggregate([])
+    places = {row: at for at, row in enumerate(zip(*(column.to_pylist() for column in rows.columns), strict=True))}
+    return rows.take(list(places.values()))
 
 
 def _coarser(groups: dict[tuple[bool, Keys | None], list[int]]) -> dict[tuple[bool, Keys | None], list[int]]:

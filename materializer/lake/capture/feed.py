@@ -146,12 +146,12 @@ def _counted(
     instants = instants_of(rows[context.column.name], context.column.time_type)
     is_null = pc.is_null(instants)
     kinds, versions = rows["_change_type"], rows["_commit_version"]
-    by_kind = pa.table({"v": versions, "k": kinds, "n": is_null.cast(pa.int64())}).group_by(["v", "k"])
-    counts: dict[int, dict[str, int]] = {}
-    for group in by_kind.aggregate([("n", "sum"), ("n", "count")]).to_pylist():
-        kinds_of_version = counts.setdefault(group["v"], {"null": 0})
-        kinds_of_version[group["k"]] = group["n_count"]
-        kinds_of_version["null"] += group["n_sum"]
+    counts: dict[int, dict[str, int]] = {v: {"null": 0} for v in versions.unique().to_pylist()}
+    for kind in kinds.unique().to_pylist():  # at most four; `Table.group_by` loads a second engine
+        for group in versions.filter(pc.equal(kinds, kind)).value_counts().to_pylist():
+            counts[group["values"]][kind] = group["counts"]
+    for group in versions.filter(is_null).value_counts().to_pylist():
+        counts[group["values"]]["null"] = group["counts"]
     unknown = {k for kinds_of_version in counts.values() for k in kinds_of_version} - {
         _INSERT,
         _PRE,

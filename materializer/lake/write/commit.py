@@ -36,6 +36,7 @@ from materializer.errors import (
     WriteFencedError,
 )
 from materializer.lake import places
+from materializer.lake.arrow import mask
 from materializer.lake.extent import instants_of
 from materializer.lake.failures import first_line, translated
 from materializer.lake.log import Commit, is_begun, read_commit
@@ -388,7 +389,7 @@ def _in_utc(table: pa.Table) -> pa.Table:
 
 def part_of(table: pa.Table, column: SliceColumn, spans: SpanSet) -> pa.Table:
     """Return the rows of *table* that belong to the buckets in *spans*."""
-    return table.filter(pa.array(inside(values(table, column.name, column.type), column.values_in(spans))))
+    return table.filter(mask(inside(values(table, column.name, column.type), column.values_in(spans))))
 
 
 def values(table: pa.Table, column: str, time_type: TimeType) -> Any:

@@ -30,6 +30,7 @@ from materializer.core.policy.compaction import target_rows
 from materializer.core.time.slice_column import SliceColumn
 from materializer.core.time.spans import SpanSet
 from materializer.lake import places
+from materializer.lake.arrow import in_order, mask
 from materializer.lake.extent import file_bounds, time_column
 from materializer.lake.failures import translated
 from materializer.lake.predicates import SpanIndex, inside
@@ -260,7 +261,7 @@ def _runs(files: list[_File], replacement: _Replacement) -> Iterator[tuple[list[
     has_new = set(places.tolist())  # of many files few have new rows, and each filter takes a while
     for i, run in enumerate(runs):
         if i in has_new:
-            yield run, replacement.table.filter(pa.array(places == i))
+            yield run, replacement.table.filter(mask(places == i))
         elif run:
             yield run, replacement.table.slice(0, 0)
 
@@ -290,10 +291,10 @@ def _remaining(
             )
         remains = np.ones(old.num_rows, dtype=bool)
         has_time = old[replacement.column.name].is_valid().to_numpy()
-        times = values(old.filter(pa.array(has_time)), replacement.column.name, replacement.column.type)
+        times = values(old.filter(mask(has_time)), replacement.column.name, replacement.column.type)
         remains[has_time] = ~inside(times, replacement.column.values_in(replacement.spans))
         if is_needed or not remains.all():
-            remaining.append(old.filter(pa.array(remains)))
+            remaining.append(old.filter(mask(remains)))
             rewritten.append(file.name)
     return remaining, rewritten
 
@@ -301,7 +302,7 @@ def _remaining(
 def _sorted(rows: pa.Table, replacement: _Replacement) -> pa.Table:
     """Return rows in their final order; rows without a time, which only another writer can have added, come last."""
     order = [n for n in replacement.order if not pa.types.is_nested(rows.schema.field(n).type)]
-    return rows.sort_by([(name, "ascending") for name in order])
+    return in_order(rows, order)
 
 
 def _check_inside(table: pa.Table, column: SliceColumn, spans: SpanSet) -> None:

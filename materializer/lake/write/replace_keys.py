@@ -26,6 +26,7 @@ from materializer.core.policy.compaction import target_rows
 from materializer.core.time.slice_column import SliceColumn
 from materializer.core.time.spans import SpanSet
 from materializer.lake import places
+from materializer.lake.arrow import in_order, mask
 from materializer.lake.extent import file_bounds, time_column
 from materializer.lake.failures import translated
 from materializer.lake.key_rows import is_replaced, that_may_hold
@@ -138,12 +139,12 @@ class _KeyReplacement(Struct, frozen=True):
             mine = self._near(old, new, times) & ~placed
             if not gone.any() and (not mine.any() or old.num_rows > 2 * target):
                 continue
-            came = new.filter(pa.array(mine))
+            came = new.filter(mask(mine))
             placed |= mine
-            if not self._are_same(old.filter(pa.array(gone)), came):
+            if not self._are_same(old.filter(mask(gone)), came):
                 replaced.append(file.name)
-                write(pa.concat_tables([old.filter(pa.array(~gone)), came]))
-        for rows in self._between(every, new.filter(pa.array(~placed))):
+                write(pa.concat_tables([old.filter(mask(~gone)), came]))
+        for rows in self._between(every, new.filter(mask(~placed))):
             write(rows)
         adds = files.adds(count, data_change=True) if count else []
         removes = removals(self.path, self.opened, replaced, data_change=True)
@@ -175,15 +176,14 @@ class _KeyReplacement(Struct, frozen=True):
     def _sorted(self, rows: pa.Table, *, fully: bool = False) -> pa.Table:
         order = dict.fromkeys([*self.order, *(rows.column_names if fully else [])])
         simple = [n for n in order if not pa.types.is_nested(rows.schema.field(n).type)]
-        found: pa.Table = rows.sort_by([(name, "ascending") for name in simple])
-        return found.combine_chunks()
+        return in_order(rows, simple).combine_chunks()
 
     def _between(self, every: Sequence[_KeyFile], new: pa.Table) -> Iterator[pa.Table]:
         """Yield new rows by the gaps between the starts of files, so that no new file lies over many old ones."""
         starts = np.unique(np.array([f.start for f in every if f.times], dtype=np.int64))
         gaps = np.searchsorted(starts, values(new, self.column.name, self.column.type), side="right")
         for gap in np.unique(gaps):
-            yield new.filter(pa.array(gaps == gap))
+            yield new.filter(mask(gaps == gap))
 
 
 def files_with(opened: DeltaTable, column: SliceColumn, keys: Sequence[str], only: KeySlices) -> list[_KeyFile]:

@@ -25,7 +25,6 @@ from materializer.errors import MaterializerError, NotIncrementalError, SourceSc
 from materializer.journal.events import Described, Event, Invalidated
 from materializer.journal.state import AggregateState
 from materializer.lake.table import DeltaFolder
-from materializer.services.definitions import impact
 from materializer.services.definitions.tables import schemas_of
 
 if TYPE_CHECKING:
@@ -102,6 +101,8 @@ def found(
     words = ", ".join(f"column '{name}' of the source is {now} and was {kind}" for name, kind, now in wider)
     if other := _other(before, spec, state.schemas, schemas_of(analysed)):
         name, kind, now = wider[0]
+        from materializer.services.definitions import impact  # noqa: PLC0415 - few sources become wider
+
         rows, size, files, _ = impact.rows_to_read(state, spec, state.source, folder.head().version, run_rows)
         raise SourceSchemaChangedError(
             f"'{state.name}': {words}: {other}",
