@@ -23,6 +23,7 @@ from materializer.core.dialect import SparkSql
 from materializer.local import aggregates, functions
 from materializer.local.arithmetic import arithmetic, compared_as, comparison, negated, positive_modulo, try_divide
 from materializer.local.kinds import BOOLEAN, DOUBLE, STRING, Kind, NotLocal, common, decimal, kind_of, quoted
+from materializer.local.patterns import of_java
 from materializer.local.refused import called, no_form, text_of
 from materializer.local.scope import Scope
 from materializer.local.typed import LIMITS, NULL, Typed, cast, number, text_literal, written
@@ -286,6 +287,12 @@ class Compiler(Struct, frozen=True):
             raise no_form(node)
         sign = "NOT LIKE" if node.args.get("negate") else "LIKE"
         return Typed(f"({value.sql} {sign} {text_literal(pattern.this)})", BOOLEAN)
+
+    def _regexplike(self, node: exp.RegexpLike) -> Typed:
+        value, pattern = self.of(node.this), node.expression
+        if value.kind != STRING or not (isinstance(pattern, exp.Literal) and pattern.is_string):
+            raise NotLocal(f"rlike {text_of(pattern)}")
+        return Typed(f"regexp_matches({value.sql}, {text_literal(of_java(pattern.this))})", BOOLEAN)
 
     # -- choices ---------------------------------------------------------------------------------------------------------
 

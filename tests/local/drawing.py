@@ -172,6 +172,9 @@ class Drawing(Struct, frozen=True):
             lambda: f"NOT ({self.truth(below)})",
             lambda: f"{self.any(below)} IS {self._one('', 'NOT ')}NULL",
             lambda: f"{self.text(0)} {self._one('', 'NOT ')}LIKE '{self._one('a%', '_b%', '%', '', 'x_y', '%é')}'",
+            lambda: (
+                f"{self.text(0)} {self._one('', 'NOT ')}RLIKE '{self._one('a', '^[A-Zé]', '^..?$', '', 'b|^$', '(a|x_){1,2}', '[^a-y]', '日本')}'"
+            ),
             lambda: f"{self._one('k', 't')} {self._one('', 'NOT ')}IN ({self._one('1, 2, 7', '0, NULL', '3')})",
             lambda: f"x IN ('a', {self._one('NULL', chr(39) * 2)})",
             lambda: f"{self.whole(below)} BETWEEN {self._one('-1', 't')} AND {self._one('5', 'k')}",

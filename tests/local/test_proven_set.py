@@ -52,7 +52,7 @@ SCALARS = {
     ],
     "texts": [
         "concat(x, y)", "x || '-' || y", "upper(x)", "lower(x)", "length(x)", "substr(x, 1, 2)", "substring(x, 2)", "x LIKE 'a%'", "x LIKE '_b%'",
-        "x LIKE 'x_y'", "x NOT LIKE '%'", "x LIKE ''", "x LIKE '__'",
+        "x LIKE 'x_y'", "x NOT LIKE '%'", "x LIKE ''", "x LIKE '__'", "x RLIKE '^[a-z]{1,2}$'", "x NOT RLIKE ''", "x REGEXP 'a.|^$'", "regexp_like(x, '[^a-z]')",
     ],
     "bytes": [
         "substring(CAST('ab.Z9_' AS BINARY), pmod(i, 9) + 1, 1)", "substring(CAST('abc' AS BINARY), 2, 2)", "z = X'61'", "X'00fF'", "z < X'c3a9'",

@@ -129,7 +129,8 @@ def test_what_fails_is_told_in_plain_words(query: str, said: str) -> None:
         ("regexp_count(x, 'a')", "regexp_count"),
         ("approx_count_distinct(x)", "approx_count_distinct"),
         ("greatest(x, x)", "greatest of string"),
-        ("x RLIKE 'a'", "rlike"),
+        ("x RLIKE y", "rlike y"),
+        ("x RLIKE 'a(?=b)'", "rlike 'a"),
     ],
 )
 def test_functions_have_the_names_of_spark(sql: str, name: str) -> None:

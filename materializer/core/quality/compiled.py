@@ -11,6 +11,7 @@ Source:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from types import MappingProxyType
@@ -190,7 +191,21 @@ def _matches(kwargs: Mapping[str, Any], columns: Columns) -> str | None:
     pattern = kwargs.get("regex")
     if columns[kwargs["column"]] != "string" or not isinstance(pattern, str):
         return None
-    return f"({quoted(kwargs['column'])} RLIKE {text_sql(pattern)})"
+    return f"({quoted(kwargs['column'])} RLIKE {text_sql(_without_backslashes(pattern))})"
+
+
+def _without_backslashes(pattern: str) -> str:
+    r"""Return the same pattern with classes in place of ``\d``, ``\w`` and ``\.``: this process reads no text with a backslash."""
+    inside = {r"\d": "0-9", r"\w": "a-zA-Z_0-9", r"\.": "."}
+    parts = re.findall(r"\\.|[^\\]", pattern, re.DOTALL)
+    found, is_class = "", False
+    for part, following in zip(parts, [*parts[1:], ""], strict=False):
+        is_class = part == "[" or (is_class and part != "]")
+        is_end = is_class and "-" in (found[-1:], following)  # of a range
+        if len(part) > 1 and (part not in inside or is_end):
+            return pattern
+        found += part if len(part) == 1 else inside[part] if is_class else f"[{inside[part]}]"
+    return found if "".join(parts) == pattern else pattern
 
 
 def _lengths(kwargs: Mapping[str, Any], columns: Columns) -> _Parts | None:

@@ -162,3 +162,35 @@ def test_a_query_answers_on_its_way_what_spark_allows_there():
     assert ("max(`m`)",) == metrics(MAX, column="m", max_value=3)
     assert ("sum(`x`)",) == metrics("expect_column_sum_to_be_between", column="x", max_value=3)
     assert 3 == len(metrics(BETWEEN, column="x", min_value=0))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "asked"),
+    [
+        (r"^\d{4}-\d\d$", "^[0-9]{4}-[0-9][0-9]$"),
+        (r"^[\w.]+@\w+\.com$", "^[a-zA-Z_0-9.]+@[a-zA-Z_0-9]+[.]com$"),
+        (r"[^\d]", "[^0-9]"),
+        ("[a-b]|x-y", "[a-b]|x-y"),
+        ("", ""),
+    ],
+)
+def test_a_pattern_is_asked_for_without_backslashes(pattern: str, asked: str) -> None:
+    """
+    Classes say the same, and this process reads no text with a backslash.
+    """
+    found = check("expect_column_values_to_match_regex", column="s", regex=pattern)
+
+    assert found.failing is not None
+    assert f"RLIKE '{asked}'" in str(found.failing)
+
+
+@pytest.mark.parametrize("pattern", [r"\bfoo", r"[a-\d]", r"[\d-z]", "a\\", r"a\\b", r"[\]d\d]", r"\Qa.b\E"])
+def test_a_pattern_that_needs_its_backslashes_keeps_them(pattern: str) -> None:
+    """
+    Ranges to or from a class, brackets in a class, edges of words: Spark reads the pattern as it is written.
+    """
+    found = check("expect_column_values_to_match_regex", column="s", regex=pattern)
+
+    assert found.failing is not None
+    assert "[0-9]" not in str(found.failing)
+    assert "RLIKE" in str(found.failing)
