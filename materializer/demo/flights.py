@@ -11,6 +11,7 @@ import zipfile
 from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime, timedelta
 from importlib.metadata import PackageNotFoundError, distribution
+from itertools import groupby
 from pathlib import Path
 from typing import Final
 
@@ -142,14 +143,20 @@ def daily_batches(table: pa.Table) -> list[tuple[date, pa.Table]]:
     return batches
 
 
+def weekly_batches(batches: Iterable[tuple[date, pa.Table]]) -> list[tuple[date, pa.Table]]:
+    """Return the flights of some days by week, each with its last day."""
+    weeks = (list(days) for _, days in groupby(batches, key=lambda batch: batch[0].isocalendar()[:2]))
+    return [(days[-1][0], pa.concat_tables(flights for _, flights in days)) for days in weeks]
+
+
 def write_lake(
     path: str, batches: Iterable[tuple[date, pa.Table]], *, on_commit: Callable[[date, int], None] | None = None
 ) -> int:
-    """Create the table with its change feed on, then append one commit for each day.
+    """Create the table with its change feed on, then append one commit for each batch.
 
     Args:
         path: Place of the new table, which must not exist yet.
-        batches: Days and their flights, from :func:`daily_batches`.
+        batches: Days and their flights, from :func:`daily_batches` or :func:`weekly_batches`.
         on_commit: Called after each commit with the day and the number of flights in it.
 
     Returns:
@@ -165,7 +172,7 @@ def write_lake(
         path, schema=SCHEMA, configuration=_PROPERTIES, description=DESCRIPTION, storage_options=options
     )
     for day, flights in batches:
-        _append(table, flights, f"flights known on {day}")
+        _append(table, flights, f"flights known by {day}")
         if on_commit is not None:
             on_commit(day, flights.num_rows)
     return table.version()
