@@ -109,7 +109,7 @@ def accepted(spec: AggregateSpec, columns: Collection[str]) -> Definition | None
         columns: The columns of the source.
     """
     calls = list(calls_of(spec))
-    if spec.having is not None or any(call.order_by or _is_doubtful(call) for call in calls):
+    if any(call.order_by or _is_doubtful(call) for call in calls):
         return None
     if not (spec.sql and is_plain(spec, columns)):
         return None
@@ -119,6 +119,9 @@ def accepted(spec: AggregateSpec, columns: Collection[str]) -> Definition | None
             rows = Scope({name: kind_of(kind) for name, kind in spec.read_types})
             conditions = [text for text in (spec.where, *(call.where for call in calls)) if text is not None]
             are_right = all(compiled(text, rows).kind.text == "boolean" for text in conditions)
+            if having := definition.layout.having:
+                partials = Scope({name: kind_of(kind) for name, kind in definition.partial_columns})
+                are_right = are_right and compiled(having, partials).kind.text == "boolean"
     except (NotLocal, DefinitionError):
         return None
     return definition if are_right else None

@@ -34,6 +34,34 @@ def test_a_plain_definition_has_its_types() -> None:
     assert [("double",), ("bigint",)] == [call.types for m in found.spec.measures for call in m.formula.calls]
 
 
+def test_having_of_aggregates_is_a_condition() -> None:
+    """
+    Of calls that SELECT has, and of others.
+    """
+    text = f"{HEAD}, sum(v) AS s FROM src GROUP BY 1 HAVING count(*) >= 4 AND (max(x) > 1 OR sum(v) < 100)"
+    found = accepted(spec(text), NAMES)
+
+    assert found is not None
+    assert found.spec.having is not None
+    assert [("",), ("double",), ("bigint",)] == [call.types for call in found.spec.having.calls]
+
+
+@pytest.mark.parametrize(
+    "select",
+    [
+        "sum(v) AS s FROM src WHERE NOT flag GROUP BY 1",
+        "sum(v) FILTER (WHERE NOT flag) AS s FROM src WHERE v > 1 AND NOT (flag OR v = 3) GROUP BY 1",
+        "bool_or(NOT flag) AS s FROM src GROUP BY 1 HAVING NOT (count(*) > 4)",
+        "sum(v) AS s FROM src GROUP BY 1 HAVING s > 1",
+    ],
+)
+def test_everyday_conditions_are_accepted(select: str) -> None:
+    """
+    A negation where a condition may begin, and a name of SELECT in HAVING.
+    """
+    assert accepted(spec(f"{HEAD}, {select}"), NAMES) is not None
+
+
 def test_sketches_have_their_types() -> None:
     """
     Where what is written beside the value is a number that Spark takes for certain.
@@ -48,7 +76,9 @@ def test_sketches_have_their_types() -> None:
 LEFT = {
     "a condition that is none": f"{HEAD}, sum(v) AS s FROM src WHERE v GROUP BY 1",
     "a filter that is none": f"{HEAD}, sum(v) FILTER (WHERE x) AS s FROM src GROUP BY 1",
-    "HAVING": f"{HEAD}, sum(v) AS s FROM src GROUP BY 1 HAVING sum(v) > 1",
+    "HAVING over what SELECT names": f"{HEAD}, sum(v) AS x FROM src GROUP BY 1 HAVING sum(x) > 1",
+    "HAVING of a key": f"{HEAD}, sym, sum(v) AS s FROM src GROUP BY 1, 2 HAVING sym = 'a' AND sum(v) > 1",
+    "HAVING that is no condition": f"{HEAD}, sum(v) AS s FROM src GROUP BY 1 HAVING sum(v)",
     "a key that hides a column": f"{HEAD}, upper(sym) AS sym, sum(v) AS s FROM src GROUP BY 1, 2",
     "a key beside a call": f"{HEAD}, v % 2 AS k, sum(v) + k AS s FROM src GROUP BY 1, 2",
     "two spellings of a bucket": "window.start AS at, sum(v) AS s FROM src GROUP BY WINDOW(ts, '1 hour'), window(TS, '1 hour')",
@@ -60,6 +90,8 @@ LEFT = {
     "a comparison of a comparison": f"{HEAD}, sum(v) AS s FROM src WHERE flag = x > 1 GROUP BY 1",
     "a test for null that is compared": f"{HEAD}, sum(v) AS s FROM src WHERE v IS NULL = flag GROUP BY 1",
     "a negation inside": f"{HEAD}, sum(v) AS s FROM src WHERE flag = NOT flag GROUP BY 1",
+    "a negation of a bound": f"{HEAD}, sum(v) AS s FROM src WHERE flag BETWEEN false AND NOT flag GROUP BY 1",
+    "a negation of a negation": f"{HEAD}, sum(v) AS s FROM src WHERE NOT NOT flag GROUP BY 1",
     "the smallest int, whose sign is part of it": f"{HEAD}, max(v + -2147483648) AS s FROM src GROUP BY 1",
     "the smallest bigint": f"{HEAD}, max(- 9223372036854775808) AS s FROM src GROUP BY 1",
     "a type of another system": f"{HEAD}, max(CAST(v AS INT8)) AS s FROM src GROUP BY 1",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -83,6 +84,10 @@ TRUTHS = (
     "{a} BETWEEN 1 AND 5",
     "{a} < 3 AND {b} = {b}",
     "{a} LIKE '%x'",
+    "NOT {a}",
+    "{a} > 1 AND NOT {b}",
+    "NOT {a} = {b}",
+    "NOT ({a} OR {b})",
 )
 
 
@@ -193,4 +198,17 @@ def _plain_statement(choose: random.Random, names: list[str]) -> str:
     bucket = choose.choice(("time_bucket('1 hour', at)", "date_trunc('DAY', at)"))
     groups = ", ".join(filter(None, [choose.choice((bucket, "hour", "1")), choose.choice((key, "key")) if key else ""]))
     keys = f", {key} AS key" if key else ""
-    return f"CREATE MATERIALIZED VIEW v AS SELECT {bucket} AS hour{keys}, {', '.join(calls)} FROM s {where} GROUP BY {groups}"
+    having = f"HAVING {_condition(choose, names, value)}" if choose.random() < 0.3 else ""
+    return f"CREATE MATERIALIZED VIEW v AS SELECT {bucket} AS hour{keys}, {', '.join(calls)} FROM s {where} GROUP BY {groups} {having}"
+
+
+def _condition(choose: random.Random, names: list[str], value: Callable[[], str]) -> str:
+    """Return what HAVING may be: of calls that compare with numbers, mostly."""
+
+    def one() -> str:
+        call = choose.choice(CALLS).format(a=value(), b=choose.choice(names))
+        return choose.choice(
+            (f"{call} > 1", f"{call} <= 2.5", f"{call} <> 0", call, f"{choose.choice(names)} = 1", "m0 > 1")
+        )
+
+    return choose.choice((one(), f"{one()} AND {one()}", f"({one()}) OR {one()}", f"NOT {one()}"))

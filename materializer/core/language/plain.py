@@ -19,7 +19,12 @@ _MISPLACED: Final = re.compile(
     re.IGNORECASE,
 )
 """A negation or a test for null where the parser takes one and Spark may not."""
-_CLAUSES: Final = frozenset({"SELECT", "FROM", "WHERE", "GROUP BY"})
+_NEGATED: Final = re.compile(r"([(,]|\b(?:where|having|and|or|when|then|else))\s*\bnot\b", re.IGNORECASE)
+"""A negation where a condition may begin, which has one reading; a bound of BETWEEN may begin so, too."""
+_BETWEEN: Final = re.compile(r"\bbetween\b", re.IGNORECASE)
+_CLAUSES: Final = frozenset({"SELECT", "FROM", "WHERE", "GROUP BY", "HAVING"})
+_JOINED: Final = re.compile(r"\b(and|or|not)\b", re.IGNORECASE)
+_WORD: Final = re.compile(r"\w+")
 _CALLED: Final = re.compile(r"[a-z_][a-z0-9_]*\s*\(", re.IGNORECASE)
 _CAST: Final = re.compile(r"\bas\s+([^(),]+?)\s*(\([\d\s,]*\))?\s*\)", re.IGNORECASE)
 """A type in CAST, which stands before its closing bracket."""
@@ -63,9 +68,10 @@ def is_plain(spec: AggregateSpec, columns: Collection[str]) -> bool:
     """
     formulas = [measure.formula for measure in spec.measures]
     beside = (piece for formula in formulas for piece in formula.pieces if isinstance(piece, str))
-    if any(mark in spec.sql for mark in _DOUBTFUL) or _MISPLACED.search(spec.sql):
+    conditions = spec.sql if _BETWEEN.search(spec.sql) else _NEGATED.sub(r"\1", spec.sql)
+    if any(mark in spec.sql for mark in _DOUBTFUL) or _MISPLACED.search(conditions):
         return False
-    if any(_NAMED.search(_CALLED.sub("(", piece)) for piece in beside):
+    if any(_NAMED.search(_CALLED.sub("(", piece)) for piece in beside) or not _is_plain_having(spec):
         return False
     if not {" ".join(found[1].lower().split()) for found in _CAST.finditer(spec.sql)} <= _TYPES:
         return False
@@ -84,6 +90,16 @@ def is_plain(spec: AggregateSpec, columns: Collection[str]) -> bool:
     groups = [_item(piece.normal, written) for piece in clauses["GROUP BY"].split()]
     is_clear = groups.count(_WINDOW) <= (_WINDOW not in taken)
     return is_clear and None not in groups and not hiding & set(groups)
+
+
+def _is_plain_having(spec: AggregateSpec) -> bool:
+    """Return whether HAVING compares aggregates with numbers, and names nothing that SELECT names too: Spark may read it as that."""
+    if spec.having is None:
+        return True
+    beside = (_JOINED.sub("", piece) for piece in spec.having.pieces if isinstance(piece, str))
+    read = [text for call in spec.having.calls for text in (*call.args, call.where or "", call.order_by or "")]
+    words = {word.lower() for text in read for word in _WORD.findall(text)}
+    return not any(map(_NAMED.search, beside)) and not words & {name.lower() for name in spec.columns}
 
 
 def _item(group: tuple[str, ...], written: Mapping[str, tuple[str, ...]]) -> str | None:
