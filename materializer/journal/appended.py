@@ -102,13 +102,19 @@ def changing(place: str) -> Iterator[Appended | None]:
         return
     try:
         found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:  # a copy of the lake may share it
+        if not stat.S_ISREG(found.st_mode):
             yield Appended(place)
+            return
+        if found.st_nlink > 1:  # a copy of the lake shares it
+            yield Appended(place, _newest(descriptor))
             return
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             yield None
+            return
+        except OSError:  # a file system without locks
+            yield Appended(place, _newest(descriptor))
             return
         yield Appended(place, _newest(descriptor), descriptor)
     finally:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import subprocess
 import sys
@@ -135,3 +137,19 @@ def test_no_other_file_is_appended_to(place: Path, kind: str) -> None:
 
     assert before == other.read_bytes()
     assert 2 == found(place)[0]
+
+
+def test_a_file_system_without_locks_gets_whole_files(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    As a store does.
+    """
+
+    def refused(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    inode = place.stat().st_ino
+    change(place, 2, {"k5": "five"})
+
+    assert inode != place.stat().st_ino
+    assert (2, "five", 1_000) == (found(place)[0], found(place)[1]["k5"], len(found(place)[1]))
