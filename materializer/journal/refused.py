@@ -50,8 +50,6 @@ def refuse_definition(state: AggregateState) -> None:
     try:
         spec = spec_of(state)
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, ArithmeticError, RecursionError) as exc:
-        if not {"source", "grid", "measures"} & state.spec.keys():
-            return  # it is no definition at all, and what asks for one says so
         msg = f"its definition cannot be read: {type(exc).__name__}: {exc}"
         raise ValueError(msg) from exc
     if spec.is_engine and not _is_known(spec.engine):

@@ -341,6 +341,7 @@ def _of_state(part: str, value: Any) -> Callable[[dict[str, Any]], None]:
 @pytest.mark.parametrize(
     "change",
     [
+        _of_state("spec", {}),
         _of_spec("grid", None),
         _of_spec("grid", {"width": {}}),
         _of_spec("measures", [{"name": "n"}]),

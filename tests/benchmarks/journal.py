@@ -34,6 +34,7 @@ from materializer.journal.events import (
 from materializer.journal.journal import Journal
 from materializer.lake.write import vacuum
 from tests.benchmarks.trades import report, reporting, timed
+from tests.journal.definitions import SPEC
 
 TOLD: Final = (10, 100, 1_000, 10_000, 100_000)
 A_DAY: Final = 288
@@ -48,7 +49,7 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Return what was measured after so many refreshes."""
     journal = Journal(folder)
     source = SourceIdentity(str(folder / "trades"), "5f0c3a52-5b5e-4d1c-9a3e-4d6c1c3f6a11")
-    defined = Defined("bars", {"sql": "SELECT"}, "d1", source, 0, {}, {"partials": "p", "output": "o"})
+    defined = Defined("bars", SPEC, "d1", source, 0, {}, {"partials": "p", "output": "o"})
     journal.append(journal.view().version, "a1", [defined])
     found: dict[str, Any] = {"options": {k: str(v) for k, v in vars(options).items()}}
     seconds, opened = [], 0.0

@@ -31,11 +31,17 @@ from materializer.journal.events import (
 )
 from materializer.journal.fold import apply, fold
 from materializer.journal.state import AggregateState
-from tests.model.strategies import OBJECTS, entry_lists, leases, spans
+from tests.journal.definitions import SPEC
+from tests.model.strategies import NAMES, OBJECTS, entry_lists, leases, spans
 
-DEFINED = Defined("bars", {"sql": "…"}, "d1", SourceIdentity("/s", "s"), 0, {}, {"partials": "p", "output": "o"})
+DEFINED = Defined("bars", SPEC, "d1", SourceIdentity("/s", "s"), 0, {}, {"partials": "p", "output": "o"})
 
 
+SPECS = st.builds(
+    lambda comment, properties: SPEC | {"comment": comment, "properties": properties},
+    NAMES,
+    st.lists(st.tuples(NAMES, NAMES).map(list), max_size=2),
+)
 REPORT = RunReport(1)
 
 
@@ -60,7 +66,7 @@ def folded(*events: Event) -> AggregateState:
 @st.composite
 def histories(draw: st.DrawFn) -> list[Event]:
     """Events as the protocol writes them, of one aggregate."""
-    events: list[Event] = [replace(DEFINED, spec=draw(OBJECTS))]
+    events: list[Event] = [replace(DEFINED, spec=draw(SPECS))]
     state = folded(*events)
     for _ in range(draw(st.integers(0, 12))):
         event = draw(_next_event(state))
@@ -86,7 +92,7 @@ def _next_event(draw: st.DrawFn, state: AggregateState) -> Event:
             ways = [LeaseTaken(draw(leases())), LeaseReleased(owner), LeaseRenewed(owner, 7.0)]
             return draw(st.sampled_from(ways))
         case "describe":
-            return Described(draw(OBJECTS))
+            return Described(draw(SPECS))
         case "capture":
             return Captured(state.cursor + 1, tuple(draw(entry_lists())), draw(st.sampled_from([NEG_INF, 40])))
         case "invalidate":

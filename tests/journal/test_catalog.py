@@ -17,6 +17,7 @@ from materializer.journal import appended, catalog
 from materializer.journal.events import Captured, Described, Dropped, Event
 from materializer.journal.journal import Journal
 from materializer.journal.store import JournalStore
+from tests.journal.definitions import SPEC
 from tests.journal.histories import DEFINED, histories
 
 CAPTURED = Captured(1, (Entry(Span(0, 10)),), NEG_INF)
@@ -31,7 +32,7 @@ def write(journal: Journal, *events: Event, aggregate: str = "a1") -> None:
 def journal(tmp_path: Path) -> Journal:
     """A journal with one aggregate, and its list."""
     journal = Journal(tmp_path)
-    write(journal, replace(DEFINED, spec={"comment": "hourly"}))
+    write(journal, replace(DEFINED, spec=SPEC | {"comment": "hourly"}))
     journal.tidy()
     return journal
 
@@ -73,7 +74,7 @@ def test_it_outlives_what_changes_nothing_that_is_listed(journal: Journal, tmp_p
 
 @pytest.mark.parametrize(
     ("aggregate", "event"),
-    [("a1", Described({"comment": "daily"})), ("a1", Dropped()), ("a2", replace(DEFINED, name="other"))],
+    [("a1", Described(SPEC | {"comment": "daily"})), ("a1", Dropped()), ("a2", replace(DEFINED, name="other"))],
     ids=["changed", "dropped", "another"],
 )
 def test_it_is_worthless_until_it_is_made_again(journal: Journal, tmp_path: Path, aggregate: str, event: Event) -> None:
@@ -95,7 +96,7 @@ def test_many_changes_are_listed_once(journal: Journal, tmp_path: Path) -> None:
     before = file.read_bytes()
     with journal.listed_once():
         for comment in ("daily", "hourly"):
-            write(journal, Described({"comment": comment}))
+            write(journal, Described(SPEC | {"comment": comment}))
             journal.tidy()
             assert (catalog.read(tmp_path), file.read_bytes()) == (None, before)
 

@@ -38,6 +38,7 @@ from materializer.journal.events import (
 from materializer.journal.fold import MAX_CHANGES, MAX_ENDED, apply, fold
 from materializer.journal.state import AggregateState, by_name
 from tests.fresh import for_new_data
+from tests.journal.definitions import SPEC
 from tests.journal.histories import DEFINED, REPORT, applied, folded, histories, make_plan, rows_of
 from tests.model.strategies import JSON, UNIVERSE
 
@@ -206,7 +207,7 @@ def test_why_the_source_is_another_one_is_remembered() -> None:
     assert "is_of_source" not in as_json(replace(wider, is_of_source=False))
 
 
-@pytest.mark.parametrize("event", [Described({}), Delivered(3), Checked({})])
+@pytest.mark.parametrize("event", [Described(SPEC), Delivered(3), Checked({})])
 def test_what_is_told_of_the_dead_is_of_no_consequence(event: Event) -> None:
     """
     A check or an output handler holds no lease, so another process may drop what it works on.
@@ -387,7 +388,7 @@ def test_what_is_dirty_of_an_engine_stays_below_what_its_output_keeps() -> None:
     Later results are built on kept ones: nothing is discarded or forgotten, also after a repair, and a log that is too long is
     made coarser there too. What is wanted again is dirty.
     """
-    engine = replace(everywhere(INSERTED, CONFLICT), spec={"engine": "session_window"})
+    engine = replace(everywhere(INSERTED, CONFLICT), spec=SPEC | {"engine": "session_window"})
     state = applied(engine, Retired(20))
     assert (engine.log, 20) == (state.log, state.retired)
 

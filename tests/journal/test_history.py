@@ -11,8 +11,9 @@ from materializer.journal.events import Aborted, Audited, Defined, Done, Event, 
 from materializer.journal.fold import MAX_ENDED
 from materializer.journal.journal import Journal
 from materializer.services.report.status import Looker
+from tests.journal.definitions import SPEC
 
-DEFINED = Defined("bars", {}, "d1", SourceIdentity("/s", "s"), 0, {}, {"partials": "p", "output": "o"})
+DEFINED = Defined("bars", SPEC, "d1", SourceIdentity("/s", "s"), 0, {}, {"partials": "p", "output": "o"})
 SPAN = Span(0, 10)
 
 

@@ -22,8 +22,9 @@ from materializer.journal.ports import JournalSnapshot
 from materializer.journal.state import spec_of
 from materializer.journal.store import JournalStore
 from materializer.lake.write import vacuum
+from tests.journal.definitions import SPEC
 
-DEFINED = Defined("bars", {"sql": "…"}, "d1", SourceIdentity("/s", "s"), 0, {}, {"partials": "p", "output": "o"})
+DEFINED = Defined("bars", SPEC, "d1", SourceIdentity("/s", "s"), 0, {}, {"partials": "p", "output": "o"})
 BASE = TableBase("p", 0)
 
 

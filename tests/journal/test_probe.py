@@ -12,9 +12,10 @@ from materializer.journal.journal import Journal
 from materializer.journal.probe import StoreProbe
 from materializer.lake import places
 from tests.appending import append
+from tests.journal.definitions import SPEC, numbered
 from tests.servers.proxy import Fault, Proxy
 
-BARS = ("a", Defined("bars", {}, "d1", SourceIdentity("/s", "s"), 0, {}, {}))
+BARS = ("a", Defined("bars", SPEC, "d1", SourceIdentity("/s", "s"), 0, {}, {}))
 LIES = Fault("lie", "PUT IF", "probe-", times=1000)
 
 
@@ -26,12 +27,12 @@ def test_a_store_is_probed_once(bucket: str) -> None:
     assert journal.probe() is None
     append(journal, BARS)
     for n in range(3):
-        append(journal, ("a", Described({"n": n})))
+        append(journal, ("a", Described(numbered(n))))
     journal.tidy()
 
     other = Journal(f"{bucket}/lake")
     assert StoreProbe(is_safe=True) == journal.probe() == other.probe()
-    assert {"n": 2} == other.view().named("bars").spec
+    assert numbered(2) == other.view().named("bars").spec
     assert ["a"] == list(other.view().all)
     assert [] == [e.name for e in places.files(f"{bucket}/lake") if "probe" in e.name]
 
@@ -58,7 +59,7 @@ def test_one_writer_may_use_a_store_that_lies(bucket: str, proxy: Proxy) -> None
     assert "single_writer" in caught.value.hint
     append(Journal(f"{bucket}/lake", single_writer=True), BARS)
     journal = Journal(f"{bucket}/lake")
-    append(journal, ("a", Described({"n": 1})))
+    append(journal, ("a", Described(numbered(1))))
 
     assert StoreProbe(is_safe=False, single_writer=True) == journal.probe()
 
@@ -72,7 +73,7 @@ def test_a_lake_that_was_moved_to_a_store_is_probed_there(bucket: str, tmp_path:
         places.copy(f"{tmp_path}/{file.name}", f"{bucket}/lake/{file.name}")
     journal = Journal(f"{bucket}/lake")
     assert journal.probe() is None
-    append(journal, ("a", Described({"n": 1})))
+    append(journal, ("a", Described(numbered(1))))
 
     assert StoreProbe(is_safe=True) == journal.probe()
     assert Journal(tmp_path).probe() is None
@@ -88,11 +89,11 @@ def test_a_commit_whose_answer_was_lost_is_recognised(bucket: str, proxy: Proxy,
     for n in range(6):
         proxy.set(Fault(fault, "PUT IF", "_delta_log"))  # type: ignore[arg-type]
         view = journal.view()
-        journal.append(view.version, "a", [Described({"n": n})])
+        journal.append(view.version, "a", [Described(numbered(n))])
         assert view.version + 1 == journal.view().version
     proxy.set(Fault(fault, "PUT IF", "_delta_log"))  # type: ignore[arg-type]
     journal.tidy()
     proxy.set()
 
     rows = list(Journal(f"{bucket}/lake").view().all.values())
-    assert [{"n": 5}] == [state.spec for state in rows]
+    assert [numbered(5)] == [state.spec for state in rows]

@@ -11,8 +11,9 @@ from materializer.errors import JournalConflictError, JournalError, UsageError
 from materializer.journal.events import Defined, Described, SourceIdentity
 from materializer.journal.journal import Journal
 from materializer.journal.snapshot import Manifest, copy_journal, manifest_of, seal
+from tests.journal.definitions import numbered
 
-DEFINED = Defined("bars", {"n": 0}, "d1", SourceIdentity("/s", "s"), 0, {}, {"partials": "p", "output": "o"})
+DEFINED = Defined("bars", numbered(0), "d1", SourceIdentity("/s", "s"), 0, {}, {"partials": "p", "output": "o"})
 
 
 def grown(root: Path, commits: int, **options: int) -> Journal:
@@ -20,7 +21,7 @@ def grown(root: Path, commits: int, **options: int) -> Journal:
     journal = Journal(root, **options)
     journal.append(-1, "a", [DEFINED])
     for n in range(1, commits):
-        journal.append(journal.view().version, "a", [Described({"n": n})])
+        journal.append(journal.view().version, "a", [Described(numbered(n))])
     return journal
 
 
@@ -30,13 +31,13 @@ def test_a_copy_is_read_like_the_journal(tmp_path: Path) -> None:
     """
     journal = grown(tmp_path / "lake", 12)
     for n in range(12, 20):
-        journal.append(journal.view().version, "a", [Described({"n": n})])
+        journal.append(journal.view().version, "a", [Described(numbered(n))])
         Journal(tmp_path / "lake", snapshot_every=3).tidy()
     copied = copy_journal(tmp_path / "lake", tmp_path / "copy")
 
     assert journal.view() == copied
-    Journal(tmp_path / "copy").append(copied.version, "a", [Described({"n": 99})])
-    assert {"n": 19} == journal.view().named("bars").spec
+    Journal(tmp_path / "copy").append(copied.version, "a", [Described(numbered(99))])
+    assert numbered(19) == journal.view().named("bars").spec
 
 
 def test_a_copy_while_others_write_is_one_version(tmp_path: Path) -> None:
@@ -51,7 +52,7 @@ def test_a_copy_while_others_write_is_one_version(tmp_path: Path) -> None:
         while not stop.is_set():
             version = journal.view().version
             try:
-                journal.append(version, "a", [Described({"n": n})])
+                journal.append(version, "a", [Described(numbered(n))])
             except JournalConflictError:
                 continue
             specs[journal.view().version] = n
@@ -67,7 +68,7 @@ def test_a_copy_while_others_write_is_one_version(tmp_path: Path) -> None:
 
     assert len({c.version for c in copies}) > 1
     for copied in copies:
-        assert specs.get(copied.version, 1) == copied.named("bars").spec["n"]
+        assert str(specs.get(copied.version, 1)) == copied.named("bars").spec["comment"]
 
 
 def test_what_is_no_backup_is_refused(tmp_path: Path) -> None:

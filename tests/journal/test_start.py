@@ -19,9 +19,10 @@ from materializer.journal.ports import JournalSnapshot
 from materializer.journal.store import JournalStore
 from materializer.lake import places
 from tests.appending import append
+from tests.journal.definitions import SPEC, numbered
 from tests.servers.proxy import Fault, Proxy, by_kind
 
-BARS = ("a", Defined("bars", {}, "d1", SourceIdentity("/s", "s"), 0, {}, {}))
+BARS = ("a", Defined("bars", SPEC, "d1", SourceIdentity("/s", "s"), 0, {}, {}))
 START = "_materializer/start.json.gz"
 
 
@@ -51,7 +52,7 @@ def journal(bucket: str) -> Journal:
     journal = Journal(f"{bucket}/lake")
     append(journal, BARS)
     for n in range(2):
-        append(journal, ("a", Described({"n": n})))
+        append(journal, ("a", Described(numbered(n))))
     journal.tidy()
     return journal
 
@@ -66,10 +67,10 @@ def test_a_new_process_asks_for_one_file_and_one_listing(bucket: str, proxy: Pro
     However many commits the journal has. Each commit that nobody has shared since costs two files.
     """
     with proxy.counted() as shared:
-        assert {"n": 1} == spec(bucket)
-    append(journal, ("a", Described({"n": 2})))
+        assert numbered(1) == spec(bucket)
+    append(journal, ("a", Described(numbered(2))))
     with proxy.counted() as behind:
-        assert {"n": 2} == spec(bucket)
+        assert numbered(2) == spec(bucket)
 
     assert {"GET": 1, "LIST": 1} == by_kind(shared)
     assert {"GET": 3, "LIST": 1} == by_kind(behind)
@@ -91,11 +92,11 @@ def test_what_cannot_be_shared_is_read_from_the_log(bucket: str, proxy: Proxy, j
     A refused put fails no command, and costs the next process no more than the commits since.
     """
     proxy.set(Fault("deny", "PUT", START, times=100))
-    append(journal, ("a", Described({"n": 7})))
+    append(journal, ("a", Described(numbered(7))))
     journal.tidy()
     proxy.set()
 
-    assert {"n": 7} == spec(bucket)
+    assert numbered(7) == spec(bucket)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +111,7 @@ def test_a_damaged_file_costs_requests_and_not_truth(
     """
     before = places.read(f"{bucket}/lake/{START}")
     places.put(f"{bucket}/lake/{START}", gzip.compress(damage) if is_packed else damage)
-    assert {"n": 1} == spec(bucket)
+    assert numbered(1) == spec(bucket)
     other = Journal(f"{bucket}/lake")
     other.tidy()
 
@@ -158,7 +159,7 @@ def test_unreadable_rows_are_not_shared(bucket: str, journal: Journal) -> None:
     assert not places.exists(f"{bucket}/lake/{START}")
 
     places.put(f"{folder}/{lost}", data)
-    assert {"n": 1} == spec(bucket)
+    assert numbered(1) == spec(bucket)
 
 
 ACTS = (

@@ -41,6 +41,7 @@ from materializer.journal.events import (
     SwitchPlanned,
 )
 from materializer.journal.state import AggregateState
+from tests.journal.definitions import numbered
 from tests.journal.histories import DEFINED, REPORT, applied, folded, make_plan
 
 LEASE = Lease("me", "here", 1, 1, 9.0)
@@ -57,7 +58,7 @@ HARMLESS = (
 )
 HARMFUL = (
     replace(DEFINED, cursor=4),
-    Described({"sql": "other"}),
+    Described(numbered(1)),
     ParentSwitched({}, SourceIdentity("/p", "p"), 0),
     Captured(4, (), 40),
     Invalidated((Entry(Span(20, 30), None, Cause.INVALIDATED, gone=ANY_ROWS),), "by hand"),

@@ -29,11 +29,12 @@ from materializer.journal.events import (
 from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState
 from materializer.journal.store import JournalStore
+from tests.journal.definitions import SPEC, numbered
 
 
 def defined(name: str) -> Defined:
     tables = {"partials": f"{name}-p", "output": f"{name}-o"}
-    return Defined(name, {"sql": "…"}, "d1", SourceIdentity("/s", "s"), 0, {}, tables)
+    return Defined(name, SPEC, "d1", SourceIdentity("/s", "s"), 0, {}, tables)
 
 
 def journal_of(root: Path, *rows: Row, **options: int) -> Journal:
@@ -66,11 +67,11 @@ def test_an_unreadable_event_breaks_its_aggregate_alone(tmp_path: Path, damage: 
     journal = journal_of(tmp_path, event("a", defined("one")), event("b", defined("two")))
     if is_warm:
         journal.view()
-    journal_of(tmp_path, BAD[damage], event("b", Described({"sql": "new"})))
+    journal_of(tmp_path, BAD[damage], event("b", Described(numbered(1))))
     view = journal.view()
 
     assert ["two"] == [s.name for s in view.states.values()]
-    assert {"sql": "new"} == view.named("TWO").spec
+    assert numbered(1) == view.named("TWO").spec
     with pytest.raises(JournalError, match="'one' cannot be used") as caught:
         view.named("One")
     assert "materializer repair one" in caught.value.hint
@@ -81,11 +82,11 @@ def test_what_can_be_read_of_a_broken_one_is_kept_for_its_repair(tmp_path: Path)
     """
     Definition and numbers that come after the unreadable event are known too.
     """
-    rows = event("a", defined("one")), BAD["broken JSON"], event("a", Described({"sql": "new"})), BAD["other JSON"]
+    rows = event("a", defined("one")), BAD["broken JSON"], event("a", Described(numbered(1))), BAD["other JSON"]
     [broken] = journal_of(tmp_path, *rows).view().broken.values()
 
     assert broken.last is not None
-    assert ("one", {"sql": "new"}) == (broken.name, broken.last.spec)
+    assert ("one", numbered(1)) == (broken.name, broken.last.spec)
     assert "invalidated" in broken.reason, "the first one is told"
 
 
@@ -94,7 +95,7 @@ def test_without_a_readable_definition_only_files_help(tmp_path: Path) -> None:
     A snapshot that cannot be read takes the definition with it; its name may still stand there.
     """
     bad = Row("a", "snapshot", "", json.dumps({"state": {"name": "one"}}))
-    view = journal_of(tmp_path, bad, event("a", Described({}))).view()
+    view = journal_of(tmp_path, bad, event("a", Described(SPEC))).view()
 
     with pytest.raises(JournalError) as caught:
         view.named("one")
@@ -179,7 +180,7 @@ def test_a_repair_of_tables_alone_makes_nothing_dirty(tmp_path: Path) -> None:
     assert replace(before, tables=repair.tables) == after
 
 
-@pytest.mark.parametrize("told", [Checked({}), Delivered(3), Described({})])
+@pytest.mark.parametrize("told", [Checked({}), Delivered(3), Described(SPEC)])
 def test_what_is_told_of_a_dropped_aggregate_harms_nobody(tmp_path: Path, told: Event) -> None:
     """
     Who holds no lease learns that it is gone; what such a process wrote nevertheless is passed over.

@@ -34,9 +34,11 @@ from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState
 from materializer.journal.version_fields import FIELDS, fields_of, version_of
 from tests.appending import append
+from tests.journal.definitions import SPEC, numbered
 from tests.journal.histories import applied, folded, histories, make_plan
 
-OLD = Defined("bars", {"time_type": "date"}, "d1", SourceIdentity("/s", "s"), 0, {}, {"partials": "p", "output": "o"})
+TIMED = SPEC | {"time_type": "date"}
+OLD = Defined("bars", TIMED, "d1", SourceIdentity("/s", "s"), 0, {}, {"partials": "p", "output": "o"})
 REPORT = RunReport(1)
 
 
@@ -91,7 +93,7 @@ def test_a_switch_takes_over_what_was_built_and_keeps_the_old_version() -> None:
     Definition, cursor, log and threshold are those of the build; the id, the output and the numbers go on.
     """
     old = folded(OLD, Planned(make_plan(3), 10), Done(3, REPORT), PolicyRan("default", 5, 5))
-    build = done(build_of(old, spec={"time_type": "date", "x": 1}), Planned(make_plan(5), 10), Done(5, REPORT))
+    build = done(build_of(old, spec=TIMED | {"comment": "1"}), Planned(make_plan(5), 10), Done(5, REPORT))
     planned = applied(old, SwitchPlanned(replace(make_plan(6), taken=(), steps=()), "b1"))
     assert ("b1", 6) == (planned.switch, planned.last_n)
     after = applied(planned, Switched(6, version_of(applied(build, BuildClosed())), 1, REPORT))
@@ -112,7 +114,7 @@ def test_no_more_versions_are_kept_than_asked() -> None:
     """
     state = folded(OLD)
     for n, keep in ((1, 2), (2, 2), (3, 2), (4, 0)):
-        build = build_of(state, data_version=f"v{n}", spec={"time_type": "date", "x": n})
+        build = build_of(state, data_version=f"v{n}", spec=TIMED | {"comment": str(n)})
         plan = replace(make_plan(n), taken=(), steps=())
         state = done(state, SwitchPlanned(plan, "b1"), Switched(n, version_of(build), keep, REPORT))
         assert {1: ["d1"], 2: ["v1", "d1"], 3: ["v2", "v1"], 4: []}[n] == [v["data_version"] for v in state.previous]
@@ -124,7 +126,7 @@ def test_a_version_that_comes_back_is_no_version_before() -> None:
     """
     state = folded(OLD)
     for n, (x, kept) in enumerate([(1, ["d1"]), (2, ["v1", "d1"]), (1, ["v2", "d1"]), (2, ["v3", "d1"])], start=1):
-        build = build_of(state, data_version=f"v{n}", spec={"time_type": "date", "x": x})
+        build = build_of(state, data_version=f"v{n}", spec=TIMED | {"comment": str(x)})
         plan = replace(make_plan(n), taken=(), steps=())
         state = done(state, SwitchPlanned(plan, "b1"), Switched(n, version_of(build), 2, REPORT))
         assert kept == [v["data_version"] for v in state.previous]
@@ -146,7 +148,7 @@ def test_a_clock_of_another_kind_forgets_when_policies_ran() -> None:
     What counted as now for dates means nothing to integers.
     """
     old = folded(OLD, PolicyRan("default", 5, 5))
-    build = build_of(old, spec={"time_type": "bigint"})
+    build = build_of(old, spec=SPEC | {"time_type": "bigint"})
     plan = replace(make_plan(2), taken=(), steps=())
 
     assert {} == done(old, SwitchPlanned(plan, "b1"), Switched(2, version_of(build), 1, REPORT)).policy_runs
@@ -190,12 +192,12 @@ def test_builds_are_no_aggregates_of_the_lake(tmp_path: Any) -> None:
     journal = Journal(tmp_path, snapshot_every=1)
     journal.append(-1, "a1", [OLD])
     build = version_of(replace(folded(OLD), data_version="d2"))
-    append(journal, ("b1", BuildStarted("bars", "a1", build, 0)), ("a1", Described({"x": 1})))
+    append(journal, ("b1", BuildStarted("bars", "a1", build, 0)), ("a1", Described(numbered(1))))
     for _ in range(2):
         view = journal.view()
         assert ["a1"] == list(view.states)
         assert {"a1", "b1"} == set(view.all)
         assert "a1" == view.named("BARS").id
         assert view.named("b1") == view.build_of(view.named("bars"))
-        assert {"x": 1} == view.named("bars").spec
+        assert numbered(1) == view.named("bars").spec
         journal.tidy()

@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 from msgspec.structs import replace
 
-from materializer.adapters.memory.lake import MemoryLake, forget_folds, spans_of
+from materializer.adapters.memory.lake import DEFINED, MemoryLake, forget_folds, spans_of
 from materializer.adapters.memory.ports import MemoryPorts
 from materializer.core.engines.work import Work
 from materializer.core.refresh.plan import Plan
@@ -111,7 +111,9 @@ def first() -> Chain:
     ports = MemoryPorts(lake, "0", ())
     lease = steps.advance(begun("0"), ports).lease
     version, _ = ports.read()
-    ports.append(version, [ParentSwitched({}, SourceIdentity("partials", "0"), 0), LeaseReleased(lease.owner)])
+    ports.append(
+        version, [ParentSwitched(DEFINED.spec, SourceIdentity("partials", "0"), 0), LeaseReleased(lease.owner)]
+    )
     return Chain((), RollupLake(*ports.lake))
 
 
@@ -146,7 +148,7 @@ class RollupPorts(MemoryPorts):
     def follow(self, p: Process) -> None:
         """Go on with the partials that the parent has now, and give the lease back."""
         begins = self.chain.begins
-        event = ParentSwitched({}, SourceIdentity("partials", str(begins)), len(self.parent))
+        event = ParentSwitched(DEFINED.spec, SourceIdentity("partials", str(begins)), len(self.parent))
         refresh_steps.commit_leased(p, self, lambda _: [event, LeaseReleased(p.lease.owner)])
 
 

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from materializer.core.codec import as_json
 from materializer.core.refresh.plan import Plan
+from materializer.core.spec.spec import AggregateSpec, GridSpec, Width
 from materializer.core.time.spans import Span, SpanSet
 from materializer.errors import WriteFencedError
 from materializer.journal import fold
@@ -25,7 +26,20 @@ from materializer.services.protocol.process import Which
 
 AGGREGATE: Final = "a1"
 WIDTH: Final = 10
-DEFINED: Final = Defined("bars", {}, "d1", SourceIdentity("src", "s"), 0, {}, {w.value: w.value for w in Which})
+_SPEC: Final = AggregateSpec(
+    "bars",
+    "src",
+    "t",
+    GridSpec(Width(ticks=WIDTH)),
+    bucket_start="b",
+    bucket_end=None,
+    keys=(),
+    measures=(),
+    columns=(),
+)
+DEFINED: Final = Defined(
+    "bars", _SPEC.as_json(), "d1", SourceIdentity("src", "s"), 0, {}, {w.value: w.value for w in Which}
+)
 
 
 class MemoryCommit(NamedTuple):

@@ -19,8 +19,9 @@ from materializer.journal.journal import Journal
 from materializer.journal.ports import JournalSnapshot, RowStore
 from materializer.journal.store import JournalStore
 from tests.appending import append
+from tests.journal.definitions import SPEC, numbered
 
-DEFINED = ("a", Defined("bars", {}, "d1", SourceIdentity("/s", "s"), 0, {}, {}))
+DEFINED = ("a", Defined("bars", SPEC, "d1", SourceIdentity("/s", "s"), 0, {}, {}))
 Opened: TypeAlias = Callable[[], RowStore]
 
 
@@ -158,9 +159,9 @@ def test_an_append_whose_answer_was_lost_was_made(tmp_path: Path, opened: Opened
     store = opened()
     journal = Journal(tmp_path, stores=lambda _: LosesAnswers(store, error))
     append(journal, DEFINED)
-    append(journal, ("a", Described({"n": 1})))
+    append(journal, ("a", Described(numbered(1))))
 
-    assert {"n": 1} == journal.view().named("bars").spec
+    assert numbered(1) == journal.view().named("bars").spec
     assert ["defined", "described"] == [r.kind for r in opened().read().rows]
 
 
@@ -185,9 +186,9 @@ def test_anothers_commit_is_not_taken_for_its_own(tmp_path: Path, opened: Opened
     one, two = (Journal(tmp_path, now=str, stores=lambda _: store) for _ in range(2))
     append(one, DEFINED)
     version = two.view().version
-    one.append(version, "a", [Described({})])
+    one.append(version, "a", [Described(SPEC)])
     with pytest.raises(JournalConflictError):
-        two.append(version, "a", [Described({})])
+        two.append(version, "a", [Described(SPEC)])
 
     assert 2 == len(opened().read().rows)
 
@@ -200,10 +201,10 @@ def test_a_journal_runs_on_stores_in_memory(tmp_path: Path) -> None:
     journal = Journal(tmp_path, snapshot_every=2, stores=stores)
     append(journal, DEFINED)
     for n in range(3):
-        append(journal, ("a", Described({"n": n})))
+        append(journal, ("a", Described(numbered(n))))
     journal.tidy()
 
-    assert ({"n": 2}, 5) == (journal.view().named("bars").spec, journal.view().version)
+    assert (numbered(2), 5) == (journal.view().named("bars").spec, journal.view().version)
     assert ["snapshot"] == [r.kind for r in stores("journal").read().rows]
     assert journal.view() == Journal(tmp_path, stores=stores).view()
     assert [] == [path for path in tmp_path.rglob("*") if path.suffix == ".parquet"]
