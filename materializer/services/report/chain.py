@@ -78,6 +78,7 @@ class Chains(Struct):
     _changes: dict[tuple[str, int, int], bool] = field(default_factory=dict)
     _heads: dict[str, TableHead] = field(default_factory=dict)
     _problems: dict[str, str] = field(default_factory=dict)
+    _withheld: dict[str, SpanSet] = field(default_factory=dict)
 
     def seen(self, state: AggregateState) -> Seen:
         """Return an aggregate beside the newest version of its source."""
@@ -99,9 +100,14 @@ class Chains(Struct):
         if not stale:
             return None
         first = stale[-1]
-        kept_back = SpanSet.union(span for each in withheld(first.state) for span in each.spans)
-        is_withheld = first.word == "dirty" and not dirty_below_newest(first.state) - kept_back
+        is_withheld = first.word == "dirty" and not dirty_below_newest(first.state) - self.withheld(first.state)
         return Ancestor(first.state.name, first.word, is_withheld)
+
+    def withheld(self, state: AggregateState) -> SpanSet:
+        """Return what the gate of an aggregate withholds, clean buckets of a refused run among them."""
+        if state.id not in self._withheld:
+            self._withheld[state.id] = SpanSet.union(span for each in withheld(state) for span in each.spans)
+        return self._withheld[state.id]
 
     def _has_change(self, path: str, after: int, upto: int) -> bool:
         """Return whether rows of a source changed; of many aggregates over one source its log is read once."""

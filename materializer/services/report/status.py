@@ -35,7 +35,6 @@ from materializer.services.observe.clock import wall_clock
 from materializer.services.observe.dirty import dirty_below_newest
 from materializer.services.observe.frozen_bound import why_stuck
 from materializer.services.observe.source_deletes import OtherReader, left_to_owner
-from materializer.services.observe.withheld import withheld
 from materializer.services.planning import executors
 from materializer.services.report.chain import FRESH, Ancestor, Chains
 from materializer.services.report.freshness import Freshness, freshness_of
@@ -322,7 +321,7 @@ class Looker(Struct):
             ),
             outside(state, definition, now),
             None if promise is None else freshness_of(promise, [seen, *chains.above(state)], now=now),
-            SpanSet.union(span for each in withheld(state) for span in each.spans) & dirty,
+            chains.withheld(state) & dirty,
             state.checks[-1] if state.checks else None,
             state.lateness,
             advice_of(state, grid),

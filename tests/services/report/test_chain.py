@@ -13,6 +13,8 @@ from materializer.adapters.cli.call import CommandCall, guarded
 from materializer.adapters.cli.commands import looking
 from materializer.adapters.cli.output import JsonOutput, TextOutput
 from materializer.errors import QualityGateError
+from materializer.services.observe.withheld import withheld
+from tests.counting import calls_to
 from tests.services.no_spark import LocalLake, each, view
 
 HOUR = 3_600_000_000
@@ -74,8 +76,8 @@ def test_text_and_json_name_the_one_that_is_waited_for(lake: LocalLake) -> None:
     assert "weeks: it reads 'hours', which is behind; 'materializer refresh weeks --chain' refreshes that first" in text
 
 
-def test_what_a_gate_withholds_above_is_for_the_doctor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A refresh of the chain does not help while the gate withholds it; it does where something else is dirty, too."""
+def gated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalLake:
+    """Return a lake with an aggregate whose gate withholds an hour, and days of it."""
     monkeypatch.chdir(tmp_path)
     lake = LocalLake(tmp_path)
     most = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "v", "max_value": 10}}
@@ -88,6 +90,12 @@ def test_what_a_gate_withholds_above_is_for_the_doctor(tmp_path: Path, monkeypat
     with suppress(QualityGateError):
         lake.opened.refresh("hourly")
     lake.opened.refresh("days")
+    return lake
+
+
+def test_what_a_gate_withholds_above_is_for_the_doctor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refresh of the chain does not help while the gate withholds it; it does where something else is dirty, too."""
+    lake = gated(tmp_path, monkeypatch)
 
     text = " ".join(printed(lake).split())
     assert "days: it reads 'hourly', which is dirty: its gate withholds that; 'materializer doctor hourly' says" in text
@@ -95,6 +103,14 @@ def test_what_a_gate_withholds_above_is_for_the_doctor(tmp_path: Path, monkeypat
     assert "the gate withholds" in str(lake.opened.doctor("hourly"))
     lake.opened.invalidate("hourly", "1970-01-01", "1970-01-01T01:00:00Z")
     assert "'materializer refresh days --chain' refreshes that first" in " ".join(printed(lake).split())
+
+
+def test_what_a_gate_withholds_is_looked_up_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once for each aggregate, however many read it."""
+    lake = gated(tmp_path, monkeypatch)
+    lake.apply(view("weeks", each("1 week"), source="hourly"))
+
+    assert 3 == calls_to(withheld, lambda: tuple(lake.opened.status()))
 
 
 def test_the_page_names_it_too(lake: LocalLake) -> None:
