@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import urljoin
+from urllib.request import urlopen
 
 import pytest
 from deltalake import DeltaTable, write_deltalake
@@ -17,6 +21,7 @@ from materializer.errors import QualityGateError, SparkDiedError
 from materializer.lake.table import DeltaFolder
 from materializer.services.activity import Listeners
 from materializer.services.schedule.following import Failed, Followed
+from materializer.services.schedule.health import OFTEN
 from materializer.spark.run.executor import Executor
 from tests.counting import calls_to
 from tests.services.no_spark import LocalLake, NoSpark, Opened, each, view
@@ -435,3 +440,36 @@ def test_a_gate_that_refuses_delays_no_other_row(tmp_path: Path, monkeypatch: py
 
     assert [Failed, Followed] == [type(each) for each in found]
     assert [1] == [row["v"] for row in lake.rows_of("hourly")]
+
+
+def test_it_is_well_while_a_gate_withholds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    `/healthz` answers 200 after each look, however often the same gate refused rows that came.
+    """
+    monkeypatch.chdir(tmp_path)
+    lake = LocalLake(tmp_path)
+    lake.listen(Listeners())
+    lake.add((0, 7))
+    gated(lake, most=5)
+    server: Any = lake.opened.follow_server()
+    answers: list[tuple[int, Any]] = []
+
+    def ask() -> None:
+        with suppress(HTTPError), urlopen(urljoin(server.url, "/healthz"), timeout=10) as said:
+            answers.append((said.status, json.load(said)))
+
+    def add_and_ask() -> None:
+        ask()
+        lake.add((0, 7))
+
+    thread = Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    try:
+        found = list(lake.opened.follow("hourly", every=0.0, stop=Looks(*[add_and_ask] * (OFTEN + 1), ask)))
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+    assert [Failed] * (OFTEN + 2) == [type(each) for each in found]
+    assert [(200, True, [])] * (OFTEN + 2) == [(status, said["healthy"], said["reasons"]) for status, said in answers]
