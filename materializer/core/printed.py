@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
+from functools import partial
 from typing import Any, ClassVar, Final, TypeVar
 
 from msgspec import Struct
@@ -91,8 +92,16 @@ class PrintedList(list[_T], Printed):
 
     __repr__ = __str__ = Printed.__repr__
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Keep what is printed instead of what prints it, which may be a function inside another one."""
+        return PrintedList, (list(self), partial(_same, self._table()))
+
     def _tables(self) -> list[PrintedTable]:
         return [self._table()]
+
+
+def _same(table: PrintedTable) -> PrintedTable:
+    return table
 
 
 def size_text(n: int) -> str:

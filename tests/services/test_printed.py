@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 import re
+from copy import deepcopy
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
@@ -96,6 +98,18 @@ def test_nothing_is_printed_as_a_raw_integer(tmp_path: Path) -> None:
         texts = [str(value), repr(value)] if type(value) is list else [str(value), repr(value), value._repr_html_()]
         assert [] == [text for text in texts if RAW.search(text)], name
         assert all(texts), name
+
+
+def test_values_are_pickled(tmp_path: Path) -> None:
+    """
+    A notebook caches them, and other processes give them back: equal, and printed as before. What is bound to a lake is not.
+    """
+    for name, value in printed(LocalLake(tmp_path)).items():
+        if name in {"lake", "fresh"}:
+            continue
+        back = pickle.loads(pickle.dumps(value))
+        assert (type(value), value, repr(value)) == (type(back), back, repr(back)), name
+        assert (value, repr(value)) == (deepcopy(value), repr(deepcopy(value))), name
 
 
 def test_times_are_printed_as_commands_print_them() -> None:
