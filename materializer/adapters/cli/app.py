@@ -14,8 +14,8 @@ import typer
 from materializer.adapters.cli import completion
 from materializer.adapters.cli.arrow import load_without_pandas
 from materializer.adapters.cli.conversion import PlainGroup
-from materializer.adapters.cli.output import JsonOutput, Output, TextOutput, show_logs
-from materializer.errors import UsageError
+from materializer.adapters.cli.output import JsonOutput, Output, Pipe, TextOutput, show_logs
+from materializer.errors import StorageError, UsageError
 
 _NAMES: Final = {
     "starting": ("new",),
@@ -115,9 +115,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         hint = hint or _behind_command(arguments, run.commands) or f"'{' '.join(words)} --help' lists what can be given"
         output.fail(UsageError(_message(exc), hint=hint))
         return UsageError.exit_status
+    except OSError as exc:
+        if exc.errno is None or exc.filename is not None:
+            raise
+        return _unwritten(exc, JsonOutput() if _wants_json(arguments) else TextOutput())
     if argv is None:
         gc.freeze()  # the process ends, and to look for circles once more takes a tenth of a short command
     return int(status or 0)
+
+
+def _unwritten(why: OSError, output: Output) -> int:
+    """Say that help could not be written, which no command writes, and return the exit status."""
+    out = Pipe(sys.stdout)
+    out.lose(why)
+    try:
+        out.check()
+    except StorageError as exc:
+        output.fail(exc)
+    return StorageError.exit_status
 
 
 def _behind_command(arguments: Sequence[str], commands: Mapping[str, Any]) -> str:

@@ -22,6 +22,7 @@ from materializer.errors import (
     JournalLostError,
     MaterializerError,
     RetryableError,
+    StorageError,
     UnknownAggregateError,
     UsageError,
 )
@@ -153,7 +154,10 @@ class CommandCall:
 
     def close(self) -> int:
         """Write the lists that were begun, and return the exit status."""
-        self.output.close()
+        try:
+            self.output.close()
+        except StorageError as exc:
+            self.fail(exc)
         return self.status or (IDLE if self._is_strict and self._is_idle else 0)
 
     def left(self) -> str:
@@ -234,9 +238,9 @@ def guarded(call: CommandCall, body: Callable[[], None]) -> int:
         return call.close()
     except KeyboardInterrupt:
         call.output.interrupted(call.left())
-        call.output.close()
+        call.close()
         return INTERRUPTED
     except Exception as exc:  # noqa: BLE001 - any error that is not a MaterializerError is a bug, and is shown as one
         call.output.crash(exc)
-        call.output.close()
+        call.close()
         return BUG

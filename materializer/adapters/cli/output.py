@@ -1,7 +1,7 @@
 """The port through which a command prints, with one implementation for people and one for programs.
 
 Results go to standard output, errors to standard error. When the reader of a pipe has closed it, the command works on and
-prints nothing more. Text keeps to the terminal's width, or to 100 columns where there is no terminal; only a terminal gets
+prints nothing more; so it does where nothing can be written, and says so when it ends. Text keeps to the terminal's width, or to 100 columns where there is no terminal; only a terminal gets
 colour or a progress bar. Text of a lake is shown, never obeyed: what is a command to a terminal is written out.
 """
 
@@ -24,7 +24,7 @@ import typer
 
 from materializer.adapters.cli.render.result import Result
 from materializer.adapters.cli.words import visible, wrapped
-from materializer.errors import DefinitionError, MaterializerError
+from materializer.errors import DefinitionError, MaterializerError, StorageError
 from materializer.errors.base import masked
 
 if TYPE_CHECKING:
@@ -75,13 +75,18 @@ class Output(Protocol):
         """Ask a question and return what was answered; the proposal where nothing was."""
 
     def close(self) -> None:
-        """Write the lists that were begun."""
+        """Write the lists that were begun.
+
+        Raises:
+            StorageError: If a result could not be written, as on a disk that is full.
+        """
 
 
 class Pipe:
-    """A stream whose reader may go away; it drops what is written after that."""
+    """A stream whose reader may go away, or whose disk may be full; it drops what is written after that."""
 
     def __init__(self, stream: TextIO | None) -> None:
+        self._lost: OSError | None = None
         # a process whose output was closed before it began has no stream
         self.stream = open(os.devnull, "w", encoding="utf-8") if stream is None else stream  # noqa: SIM115, PTH123 - lives as long as the process
         self.is_terminal = self.stream.isatty()
@@ -100,6 +105,27 @@ class Pipe:
             self.stream.flush()
         except BrokenPipeError:
             self._forget()
+        except OSError as exc:
+            self.lose(exc)
+
+    def lose(self, why: OSError) -> None:
+        """Drop what is written from now on."""
+        self._lost = why
+        self._forget()
+
+    def check(self) -> None:
+        """Raise once that something was not written.
+
+        Raises:
+            StorageError: If it was not.
+        """
+        why, self._lost = self._lost, None
+        if why is not None:
+            raise StorageError(
+                f"the output cannot be written: {why.strerror or why}",
+                hint="make room, or write the output to another place; 'materializer status' says what the lake holds",
+                wrote="what the command wrote to the lake is whole, its output is not",
+            )
 
     def _forget(self) -> None:
         # the interpreter flushes its streams when it ends, and would print an error about a closed pipe
@@ -186,6 +212,7 @@ class TextOutput:
 
     def close(self) -> None:
         """See :class:`Output`."""
+        self._out.check()
 
     def _error_lines(self, error: MaterializerError) -> list[str]:
         from materializer.adapters.cli.render.apply import more_about, problem_lines
@@ -295,6 +322,7 @@ class JsonOutput:
         for listing, forms in self._lists.items():
             self._out.lines([_dump({listing: forms}, indent=2)])
         self._lists = {}
+        self._out.check()
 
     def _error(self, form: dict[str, Any]) -> None:
         self._err.lines([_dump({"error": form})])

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -223,6 +226,61 @@ def test_a_closed_pipe_leaves_no_complaint_behind(arguments):
         process.stdout.close()
         process.stdin.close()
         assert process.stderr.read() == b""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux stands for a disk that is full")
+@pytest.mark.parametrize(
+    "arguments", [["version"], ["version", "--json"], ["explain"], ["--help"], ["status", "--help"]]
+)
+def test_an_output_that_cannot_be_written_is_an_error_of_storage(arguments):
+    """
+    In three lines or one object, and no bug of ours.
+    """
+    code = f"import sys; from materializer.adapters.cli import main; sys.exit(main({arguments!r}))"
+    with Path("/dev/full").open("w") as full:
+        ran = subprocess.run(
+            [sys.executable, "-c", code],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            check=False,
+        )
+
+    said = "the output cannot be written: No space left on device"
+    assert 74 == ran.returncode
+    if "--json" in arguments:
+        assert ("storage.failed", said) == (
+            json.loads(ran.stderr)["error"]["code"],
+            json.loads(ran.stderr)["error"]["message"],
+        )
+    else:
+        assert f"error: {said}" == ran.stderr.splitlines()[0]
+        assert "(storage.failed)" in ran.stderr
+        assert "Traceback" not in ran.stderr
+
+
+def test_work_goes_on_when_the_output_is_full():
+    """
+    Each item is done; the worst of what they came to and of the output decides how the command ends.
+    """
+
+    class Full(io.StringIO):
+        def write(self, _text: str) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    done, err = [], io.StringIO()
+
+    def work(name: str):
+        done.append(name)
+        return samples.RESULTS["refresh"]
+
+    for output in (TextOutput(Full(), err), JsonOutput(Full(), err)):
+        call = CommandCall(output)
+        call.lake = SimpleNamespace(journal=SimpleNamespace(listed_once=nullcontext))
+        assert 74 == guarded(call, lambda call=call: call.each("refreshes", ["a", "b"], work))
+    assert ["a", "b"] * 2 == done
+    assert 2 == err.getvalue().count("the output cannot be written")
 
 
 def test_an_output_that_was_closed_before_is_none(monkeypatch):
