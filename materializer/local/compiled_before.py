@@ -1,7 +1,8 @@
 """Expressions that this user's processes compiled before: to load the parser takes longer than to compute a late row.
 
 The compiled form of a text depends on the text, the types of the columns that it may name, and on the compiler. All three are in the
-key, the compiler by its files, so that another release, or a changed one, finds nothing. Refusals are remembered, too.
+key, the compiler by its files, so that another release, or a changed one, finds nothing. Refusals are remembered, too. Where DuckDB
+refuses a query, all are forgotten: a text may have been damaged, and the next command compiles them anew.
 """
 
 from __future__ import annotations
@@ -111,6 +112,16 @@ def remember() -> None:
             except BaseException:
                 Path(file.name).unlink(missing_ok=True)
                 raise
+
+
+def forget() -> None:
+    """Forget what was compiled before, here and in the cache."""
+    known = remembered()
+    known.texts.clear()
+    known.is_new = False
+    with suppress(OSError, RuntimeError, ValueError):
+        if _is_ours(cache_dir() / FOLDER):
+            (cache_dir() / FOLDER / NAME).unlink(missing_ok=True)
 
 
 def _written(by: str) -> dict[str, Typed | str]:

@@ -125,6 +125,10 @@ class Connections(Struct):
             connection.clear()
         except BaseException as exc:
             connection.duckdb.close()
+            if isinstance(exc, duckdb.ParserException | duckdb.BinderException | duckdb.CatalogException):
+                from materializer.local.compiled_before import forget
+
+                forget()  # its text may be one of these
             if isinstance(exc, duckdb.Error | pa.ArrowException):
                 kind = TooLarge if isinstance(exc, duckdb.OutOfMemoryException) else NotLocal
                 raise kind(_words(exc)) from exc

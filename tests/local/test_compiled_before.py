@@ -14,6 +14,7 @@ import pytest
 
 from materializer.local import compiled_before, expressions
 from materializer.local.compiled_before import FOLDER, NAME, compiled, remember, remembered
+from materializer.local.connection import CONNECTIONS
 from materializer.local.kinds import NotLocal, kind_of
 from materializer.local.scope import Scope
 from tests.paths import ROOT
@@ -160,6 +161,40 @@ def test_a_cache_that_cannot_be_written_stops_nothing(cache: Path) -> None:
 
     assert expressions.compiled(TEXT, SCOPE) == compiled(TEXT, SCOPE)
     remember()
+
+
+@pytest.mark.parametrize("damage", ["GREATEST(", "nothing_of_this_name", "no_function(1)"])
+def test_what_duckdb_refuses_is_compiled_anew_by_the_next_command(damage: str, cache: Path) -> None:
+    """
+    A damaged text fails one command and not all that follow.
+    """
+    compiled(TEXT, SCOPE)
+    again()
+    data = msgspec.json.decode(cache.read_bytes())
+    for form in data["texts"].values():
+        form["sql"] = damage
+    cache.write_bytes(msgspec.json.encode(data))
+    remembered.cache_clear()
+    with pytest.raises(NotLocal), CONNECTIONS.one() as connection:
+        connection.query(f"SELECT {compiled(TEXT, SCOPE).sql} FROM (SELECT 1 AS v, 'a' AS k)")
+    again()
+
+    assert expressions.compiled(TEXT, SCOPE) == compiled(TEXT, SCOPE)
+    again()
+    assert expressions.compiled(TEXT, SCOPE) == compiled(TEXT, SCOPE)
+    assert cache.is_file()
+
+
+def test_a_value_that_cannot_be_computed_is_no_reason_to_forget(cache: Path) -> None:
+    """
+    Rows are to blame, and the text stays.
+    """
+    compiled(TEXT, SCOPE)
+    again()
+    with pytest.raises(NotLocal), CONNECTIONS.one() as connection:
+        connection.query("SELECT CAST('x' AS BIGINT)")
+
+    assert cache.is_file()
 
 
 @pytest.mark.parametrize("mode", [0o666, 0o620, 0o777])
