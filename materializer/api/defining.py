@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -27,7 +28,7 @@ class Defining(OpenedLake):
         self, what: str | Path | AggregateSpec | Iterable[str | Path | AggregateSpec]
     ) -> tuple[list[AggregateSpec], list[Problem]]:
         """Return the definitions in SQL text, files, folders of ``*.sql`` files or specs, and warnings about them and
-        about files in the folder of suites that belong to no aggregate.
+        about files in the folder of suites that belong to no aggregate, and to none that a file beside the given ones defines.
 
         Args:
             what: One or several of these. A text of one line that does not begin with ``CREATE`` is a path.
@@ -39,7 +40,8 @@ class Defining(OpenedLake):
         from materializer.services.definitions.suites import unused
 
         specs, warnings = self._texts.read(what)
-        return specs, [*warnings, *unused(self.config.expectations, self.journal, specs)]
+        others = partial(self._texts.beside, what)
+        return specs, [*warnings, *unused(self.config.expectations, self.journal, specs, others)]
 
     def apply(
         self,

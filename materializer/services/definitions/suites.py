@@ -6,7 +6,8 @@ A refresh uses what was applied and never a file, so that a suite that is lost o
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -57,19 +58,29 @@ class Shelf(Struct):
         files = self._files().get(name.lower(), [])
         return f"{self.place}/{name if name in files else files[0]}" if files else None
 
-    def left(self, aggregates: Mapping[str, Mapping[str, str]]) -> list[Problem]:
-        """Return a warning of each suite that none of some aggregates has, from their properties by name."""
+    def left(
+        self, aggregates: Collection[tuple[str, Mapping[str, str]]], others: Callable[[], Iterable[str]] = tuple
+    ) -> list[Problem]:
+        """Return a warning of each suite that belongs to no aggregate.
+
+        Args:
+            aggregates: Names of aggregates, and their properties.
+            others: Returns texts of definitions that are not read now, and may be applied later: a suite whose name is a word of them is theirs.
+        """
         left = {file for files in self._files().values() for file in files if file.lower().endswith(".json")}
-        for name, properties in aggregates.items() if left else ():
+        for name, properties in aggregates if left else ():
             for kind, ending in _ENDINGS.items():
                 left -= {
                     places.name(self.file_of(f"{name}{ending}") or ""),
                     places.name(properties.get(_PROPERTIES[kind], "")),
                 }
+        if left and (text := "\n".join(others()).lower()):
+            words = set(re.findall(r"\w+", text))
+            left = {file for file in left if _stem(file) not in words and file.lower() not in text}
         shown = sorted(left)[:SHOWN]
-        found = [_left(f"{self.place}/{file}", file, aggregates) for file in shown]
-        if others := len(left) - len(shown):
-            message = f"{self.place}: {others:,} other files belong to no aggregate, so nothing is checked with them"
+        found = [_left(f"{self.place}/{file}", file, [name for name, _ in aggregates]) for file in shown]
+        if more := len(left) - len(shown):
+            message = f"{self.place}: {more:,} other files belong to no aggregate, so nothing is checked with them"
             found.append(Problem("suite.no-aggregate", message, _NO_NAME))
         return found
 
@@ -83,19 +94,39 @@ class Shelf(Struct):
         return self._by_name
 
 
-def unused(folder: str | Path, journal: Journal, specs: Iterable[AggregateSpec]) -> list[Problem]:
-    """Return a warning of each file in the folder of suites that belongs neither to an aggregate of a lake nor to one of *specs*."""
+def unused(
+    folder: str | Path,
+    journal: Journal,
+    specs: Iterable[AggregateSpec] = (),
+    others: Callable[[], Iterable[str]] = tuple,
+) -> list[Problem]:
+    """Return a warning of each file in the folder of suites that belongs to no aggregate.
+
+    Args:
+        folder: The folder.
+        journal: The journal of the lake, whose aggregates and next versions have suites.
+        specs: Definitions that are looked at now.
+        others: As in :meth:`Shelf.left`.
+    """
     with suppress(MaterializerError):  # who reads definitions may be about to mend the journal
-        known = {s.name: dict(s.spec["properties"]) for s in journal.view().states.values()}
-        return Shelf(places.normalised(folder)).left(known | {spec.name: dict(spec.property_map) for spec in specs})
+        view = journal.view()
+        known = [(s.name, dict(s.spec["properties"])) for s in view.all.values()]
+        known += [(broken.name, {}) for broken in view.broken.values() if broken.name]
+        known += [(spec.name, dict(spec.property_map)) for spec in specs]
+        return Shelf(places.normalised(folder)).left(known, others)
     return []
+
+
+def _stem(file: str) -> str:
+    """Return the name of the aggregate that a file is named after, in small letters."""
+    return file[: -len(next(e for e in reversed(_ENDINGS.values()) if file.lower().endswith(e)))].lower()
 
 
 def _left(place: str, file: str, names: Iterable[str]) -> Problem:
     from difflib import get_close_matches  # noqa: PLC0415 - only for this
 
     ending = next(e for e in reversed(_ENDINGS.values()) if file.lower().endswith(e))
-    stem, by_lower = file[: -len(ending)].lower(), {name.lower(): name for name in names}
+    stem, by_lower = _stem(file), {name.lower(): name for name in names}
     hint = _NO_NAME
     if stem in by_lower:
         hint = f"'{by_lower[stem]}' has another file whose name differs only in case: keep one of them"

@@ -6,7 +6,8 @@ Problems of a text have their places when it is read. Problems that only the sou
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -99,6 +100,21 @@ class Texts(Struct, frozen=True):
             wrong |= {spec.name.lower() for spec in over}
         return specs, warnings, problems
 
+    @staticmethod
+    def beside(what: Given) -> Iterator[str]:
+        """Yield the texts of the other definition files in the folders of the files that were given, as far as they can be read."""
+        items = [what] if isinstance(what, (str, Path, AggregateSpec)) else list(what)
+        given = {
+            places.normalised(item) for item in items if not isinstance(item, AggregateSpec) and not _is_text(item)
+        }
+        for folder in sorted({places.parent(file) for file in given if file.endswith(".sql")}):
+            with suppress(OSError, MaterializerError):
+                for name in sorted(name for name in places.names(folder or ".") if name.endswith(".sql")):
+                    place = f"{folder}/{name}" if folder else name
+                    if place not in given and places.is_file(place):
+                        with suppress(OSError, MaterializerError, UnicodeDecodeError):
+                            yield places.read(place).decode("utf-8-sig")
+
     def _parsed(self, text: str, file: str) -> _Read:
         from materializer.core.language.parse import parse_as_far  # noqa: PLC0415 (only where texts are parsed)
 
@@ -166,11 +182,15 @@ class Texts(Struct, frozen=True):
         return replace(problem, file=file, line=line, column=column)
 
 
+def _is_text(item: str | Path) -> bool:
+    return isinstance(item, str) and ("\n" in item or item.lstrip().upper().startswith(("CREATE ", "--", "/*")))
+
+
 def _texts(item: str | Path | AggregateSpec) -> Sequence[tuple[str | AggregateSpec, str]]:
     if isinstance(item, AggregateSpec):
         return [(item, "")]
-    if isinstance(item, str) and ("\n" in item or item.lstrip().upper().startswith(("CREATE ", "--", "/*"))):
-        return [(item, "")]
+    if _is_text(item):
+        return [(str(item), "")]
     path = places.normalised(item)
     files = [path]
     try:

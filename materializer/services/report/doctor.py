@@ -89,6 +89,7 @@ class Doctor(Struct):
         if name is None:
             findings += _lost(lost)
             findings += _prices(view.states)
+            findings += _suites(self.config, self.journal)
         for state in states:
             findings += self._aggregate(state, view.states)
             if (build := view.build_of(state)) is not None:
@@ -374,6 +375,14 @@ def _lost(names: Sequence[str]) -> Iterator[DoctorFinding]:
     for name in names:
         error = JournalLostError("the journal does not know it, but tables of it are there", wrote=NOTHING)
         yield DoctorFinding("error", name, error.code, error.message, error.hint)
+
+
+def _suites(config: Config, journal: Journal) -> Iterator[DoctorFinding]:
+    """Yield suites that belong to no aggregate, with which nothing is checked."""
+    from materializer.services.definitions.suites import unused
+
+    for problem in unused(config.expectations, journal):
+        yield DoctorFinding("warning", "suites", problem.code, problem.message, problem.hint)
 
 
 def _prices(states: States) -> Iterator[DoctorFinding]:

@@ -56,7 +56,7 @@ class DoctorFinding(Printed, Struct, frozen=True):
 
     Args:
         level: ``ok``, ``note``, ``warning`` or ``error``.
-        subject: ``environment``, ``journal``, or the name of an aggregate.
+        subject: ``environment``, ``journal``, ``suites``, or the name of an aggregate.
         code: Stable code.
         message: The finding.
         hint: The remedy; empty when none is needed.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -144,7 +145,7 @@ class Proposer(Struct, frozen=True):
         """
         specs, warnings, problems = self.texts.examine(what)
         lake = self.versions.lake
-        warnings += unused(lake.config.expectations, lake.journal, specs)
+        warnings += unused(lake.config.expectations, lake.journal, specs, partial(self.texts.beside, what))
         checked, found = self.definitions.examine(specs)
         problems += [self.texts.placed(p, specs) for p in found]
         states = self._states_after(checked)

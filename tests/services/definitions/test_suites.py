@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +19,9 @@ from materializer.core.language.parse import parse_definitions
 from materializer.core.quality.library import ExpectationLibrary, Library
 from materializer.core.spec.spec import AggregateSpec, TimeType
 from materializer.errors import DefinitionError, Problem
+from materializer.journal.events import Described
 from materializer.services.definitions import suites
+from tests.appending import append
 from tests.services.no_spark import LocalLake, each, view
 
 COLUMNS: Final = {
@@ -200,13 +203,68 @@ def test_a_suite_of_no_aggregate_is_named(tmp_path: Path) -> None:
     assert 4 == len(lake.opened.plan_definitions(text).warnings)  # `new` is not in this text
 
 
+def test_suites_of_definitions_that_are_applied_later_are_not_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Of a folder of which one file is applied: the other files have their names, in any case or as a property. The whole folder says the same.
+    """
+    (tmp_path / "suites").mkdir()
+    for name in ("bars", "Later", "of_all", "far_away"):
+        (tmp_path / "suites" / f"{name}.json").write_text('{"name": "x", "expectations": []}')
+    defined = tmp_path / "defined"
+    defined.mkdir()
+    (defined / "bars.sql").write_text(view("bars", each("1 hour")))
+    (defined / "later.sql").write_text(view("LATER", each("1 hour")))
+    (defined / "third.sql").write_text(with_suite("of_all.json", view("third", each("1 hour"))))
+    (defined / "broken.sql").write_bytes(b"\xff")
+    (defined / "gone.sql").symlink_to("nowhere")
+    os.mkfifo(defined / "pipe.sql")
+    lake = LocalLake(tmp_path, config=replace(Config(), expectations=str(tmp_path / "suites")))
+
+    _, told = lake.opened.read_definitions(defined / "bars.sql")
+    planned = lake.opened.plan_definitions(str(defined / "bars.sql"))
+    _, of_text = lake.opened.read_definitions(view("bars", each("1 hour")))
+
+    assert [f"{tmp_path}/suites/far_away.json"] == [problem.message.partition(" ")[0] for problem in told]
+    assert told == list(planned.warnings)
+    monkeypatch.chdir(defined)
+    assert told == lake.opened.read_definitions("bars.sql")[1] == lake.opened.read_definitions(Path("./bars.sql"))[1]
+    assert 3 == len(of_text)
+
+
+def test_the_doctor_names_suites_of_no_aggregate(tmp_path: Path) -> None:
+    """
+    As a warning; not those of aggregates of the lake, of what is built next, or of an aggregate that cannot be read.
+    """
+    folder = tmp_path / "suites"
+    folder.mkdir()
+    for name in ("bars", "bar", "next", "damaged"):
+        (folder / f"{name}.json").write_text('{"name": "x", "expectations": []}')
+    lake = LocalLake(tmp_path, config=replace(Config(), expectations=str(folder)))
+    lake.add((0, 1))
+    lake.apply(view("bars", each("1 hour")))
+    lake.apply(view("damaged", each("1 hour")))
+    lake.opened.refresh("bars")
+    lake.apply(with_suite("next.json", view("bars", each("2 hours"))))
+    damaged = lake.opened.journal.view().named("damaged").id
+    append(lake.opened.journal, (damaged, Described({})))
+
+    [found] = [each for each in lake.opened.doctor() if each.subject == "suites"]
+
+    assert ("warning", "suite.no-aggregate") == (found.level, found.code)
+    assert f"{folder}/bar.json belongs to no aggregate" in found.message
+    assert "did you mean 'bars.json'?" == found.hint
+    assert [] == [each for each in lake.opened.doctor("bars") if each.subject == "suites"]
+
+
 def test_of_many_suites_of_no_aggregate_there_is_the_number(tmp_path: Path) -> None:
     """
     As in a new lake, of which the first of many definitions is applied.
     """
     for n in range(1_000):
         (tmp_path / f"of_{n}.json").write_text("{}")
-    told = suites.Shelf(str(tmp_path)).left({f"OF_{n}": {} for n in range(10)})
+    told = suites.Shelf(str(tmp_path)).left([(f"OF_{n}", {}) for n in range(10)])
 
     assert suites.SHOWN + 1 == len(told)
     assert f"{tmp_path}: 980 other files belong to no aggregate" in told[-1].message
