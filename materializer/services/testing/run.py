@@ -171,7 +171,7 @@ class DefinitionTester(Struct):
     # -- reading ---------------------------------------------------------------------------------------------------------
 
     def _tests(self, which: Sequence[str]) -> tuple[list[UnitTest], list[Problem]]:
-        files = [w for w in which if w.endswith((".yml", ".yaml")) or places.is_folder(places.normalised(w))]
+        files = [w for w in which if "/" in w or w.endswith((".yml", ".yaml")) or places.is_folder(w)]
         names = [w for w in which if w not in files]
         found: list[UnitTest] = []
         problems: list[Problem] = []

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from materializer.errors import Problem, UsageError
 from materializer.services.definitions.texts import Texts
+from tests.services.no_spark import LocalLake, each, view
 
 TEXT = """
 CREATE MATERIALIZED VIEW d AS
@@ -30,6 +32,31 @@ def test_a_place_is_that_of_what_the_problem_is_about(about: str, place: tuple[i
     found = texts.placed(Problem("definition.some", "d: `raw` and 'at' are named here", about=about), specs)
 
     assert (str(file), *place) == (found.file, found.line, found.column)
+
+
+@pytest.mark.skipif(not Path("/dev/fd").exists(), reason="this system names no open files")
+def test_definitions_may_come_from_a_command(tmp_path: Path) -> None:
+    """
+    `<(…)` of a shell is a pipe, which is read once; a pipe in a folder, of which nobody knows who writes into it, is refused, and one with
+    another ending is passed over.
+    """
+    lake = LocalLake(tmp_path)
+    lake.add((0, 1))
+    reader, writer = os.pipe()
+    os.write(writer, view("hourly", each("1 hour")).encode())
+    os.close(writer)
+    try:
+        assert ["hourly"] == [change.name for change in lake.opened.apply(f"/dev/fd/{reader}")]
+    finally:
+        os.close(reader)
+    folder = tmp_path / "sql"
+    folder.mkdir()
+    (folder / "d.sql").write_text(TEXT)
+    os.mkfifo(folder / "other")
+    assert ["d"] == [spec.name for spec in lake.opened.read_definitions(folder)[0]]
+    os.mkfifo(folder / "p.sql")
+    with pytest.raises(UsageError, match=r"'p\.sql' in .* is no regular file"):
+        lake.opened.read_definitions(folder)
 
 
 @pytest.mark.parametrize("kind", ["bytes", "link", "folder"])

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
+import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +19,7 @@ from materializer.api import Materializer
 from materializer.config import Config
 from materializer.errors import DefinitionError, MaterializerError, NotLocalError, TestFileError, UsageError
 from tests import tables
+from tests.paths import ROOT
 
 SQL = """CREATE MATERIALIZED VIEW {name} AS SELECT time_bucket('1 {unit}', at) AS start, sym, {measures}
 FROM trades WHERE price >= 0 GROUP BY time_bucket('1 {unit}', at), sym;
@@ -235,6 +240,28 @@ def test_a_pipe_in_a_folder_is_not_read(desk: Desk, folder: str) -> None:
     which, definitions = (place, desk.sql) if is_test else (desk.write("[]", "[]"), place)
     with pytest.raises(UsageError, match="no regular file"):
         desk.lake.test(str(which), definitions=[str(definitions)])
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash makes the pipes")
+def test_tests_and_definitions_may_come_from_commands(desk: Desk) -> None:
+    """
+    `<(…)` of a shell is a pipe without an ending; a path that is not there is said to be no file, and not the name of a test.
+    """
+    desk.write("[]", "[]")
+    run = f"{shlex.quote(sys.executable)} -m materializer test <(cat bars.yml) --definitions <(cat bars.sql)"
+    ran = subprocess.run(
+        ["bash", "-c", run],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+
+    assert (0, "") == (ran.returncode, ran.stderr)
+    assert "one" in ran.stdout
+    with pytest.raises(UsageError, match="there is no file nowhere/bars"):
+        desk.lake.test("nowhere/bars")
 
 
 @pytest.mark.parametrize(
