@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from abc import ABCMeta
+from collections.abc import Mapping
 from inspect import Parameter, Signature
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from msgspec import Struct, StructMeta
+from msgspec.structs import force_setattr
 
 
 class _AbstractMeta(StructMeta, ABCMeta):
@@ -65,13 +67,35 @@ class ComparedInPart:
         return tuple([getattr(self, name) for name in self.__struct_fields__ if name not in self._UNCOMPARED])
 
 
+class Hidden(str):
+    """A text that may hold a secret. Tools that print the values of attributes show its ``repr``, which is not the text."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'***'" if self else "''"
+
+
+def _hidden(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _hidden(each) for key, each in value.items()}
+    return Hidden(value) if isinstance(value, str) else value
+
+
 class PrintedInPart:
-    """A value of which some fields are not printed, because they may hold a secret; a base before ``Struct``."""
+    """A value of which some fields are not printed, because they may hold a secret; a base before ``Struct``.
+
+    What is printed of these fields by others than the value itself is hidden, too.
+    """
 
     __slots__ = ()
     _UNPRINTED: ClassVar[frozenset[str]]
     """The names of these fields."""
     __struct_fields__: ClassVar[tuple[str, ...]]
+
+    def __post_init__(self) -> None:
+        for name in self._UNPRINTED:
+            force_setattr(cast("Struct", self), name, _hidden(getattr(self, name)))
 
     def __repr__(self) -> str:
         shown = (name for name in self.__struct_fields__ if name not in self._UNPRINTED)

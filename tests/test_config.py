@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import io
+import pickle
+import pprint
 from pathlib import Path
+from typing import Any
 
 import pytest
+import rich
+from msgspec import Struct
+from msgspec.structs import asdict, replace
+from rich.console import Console
 
 from materializer import config
 from materializer.api import Materializer
@@ -263,6 +271,49 @@ def test_secrets_of_stores_are_never_shown(tmp_path: Path) -> None:
     assert "hidden" not in repr(settings)
     for wrong in ('[storage]\nsecret = "hidden"', 'storage = "hidden"', '[storage]\naws_x = ["hidden"]'):
         assert not any("hidden" in line for line in problems(tmp_path, wrong))
+
+
+def test_tools_that_print_attributes_show_no_secret(tmp_path: Path) -> None:
+    """
+    What a notebook prints of settings, of their fields and of a lake: nothing of a store's keys, of options and of addresses. The values
+    themselves are what was given, also in a copy.
+    """
+    word = "very-hidden"
+    given = config.Config(
+        lake=str(tmp_path),
+        storage={"aws_secret_access_key": word, "azure_something": word},
+        spark=config.SparkConfig(remote=f"sc://host/;token={word}", options={"spark.hadoop.fs.s3a.secret.key": word}),
+        openlineage=config.OpenLineageConfig(url=f"https://host/?key={word}"),
+        metrics=config.MetricsConfig(endpoint=f"https://{word}@host"),
+    )
+    out = io.StringIO()
+    console = Console(file=out, width=10_000)
+    copied = pickle.loads(pickle.dumps(replace(given, lake="other")))
+    for value in (
+        given,
+        given.spark,
+        given.openlineage,
+        given.metrics,
+        given.storage,
+        copied,
+        Materializer(tmp_path, config=given),
+    ):
+        rich.inspect(value, console=console, private=True, docs=False)
+        console.print(value)
+        out.write(
+            f"{value!r} {value} {pprint.pformat(value)} {vars(value) if hasattr(value, '__dict__') else asdict_of(value)}"
+        )
+
+    assert word not in out.getvalue()
+    assert "***" in out.getvalue()
+    assert {"aws_secret_access_key": word, "azure_something": word} == given.storage == copied.storage
+    assert f"sc://host/;token={word}" == str(copied.spark.remote)
+    assert f"https://{word}@host/v1" == f"{given.metrics.endpoint}/v1"
+
+
+def asdict_of(value: Any) -> Any:
+    """Return the fields of a value by their names; other values as they are."""
+    return asdict(value) if isinstance(value, Struct) else value
 
 
 def test_lineage_and_metrics_are_off_until_a_place_is_given(tmp_path: Path) -> None:
