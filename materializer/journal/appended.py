@@ -43,19 +43,19 @@ class Appended:
         self._place, self.header, self._descriptor = place, header, descriptor
 
     def put(
-        self, header: Mapping[str, Any], lines: Mapping[str, str | None], is_kept: Callable[[str], bool] | None
+        self, header: Mapping[str, Any], lines: Mapping[str, str | None], is_wanted: Callable[[str], bool] | None
     ) -> None:
         """Change some lines.
 
         Args:
             header: What all lines reflect then.
             lines: The new values by key, without line breaks; None for a key that is gone.
-            is_kept: Whether the line of another key is still wanted, where the file is written anew; None if no other line counts.
+            is_wanted: Whether the line of another key is still wanted, where the file is written anew; None if no other line counts.
 
         Raises:
             OSError: If the file cannot be written.
         """
-        if is_kept is not None and self.header is not None and self._descriptor is not None:
+        if is_wanted is not None and self.header is not None and self._descriptor is not None:
             size, whole = os.fstat(self._descriptor).st_size, self.header[_WHOLE]
             if SMALL <= size < min(2 * whole, MOST_BESIDE):
                 os.write(
@@ -63,12 +63,14 @@ class Appended:
                 )  # of a part, readers see no header
                 return
         known: dict[str, str] = {}
-        if is_kept is not None and self.header is not None:
+        if is_wanted is not None and self.header is not None:
             with suppress(*UNUSABLE):
-                known = {key: value for key, value in read(self._place)[1].items() if is_kept(key) and key not in lines}
-        kept = known | {key: value for key, value in lines.items() if value is not None}
-        size = len(_text(kept, header))
-        places.put(self._place, _text(kept, dict(header) | {_WHOLE: size}))
+                known = {
+                    key: value for key, value in read(self._place)[1].items() if is_wanted(key) and key not in lines
+                }
+        all_lines = known | {key: value for key, value in lines.items() if value is not None}
+        size = len(_text(all_lines, header))
+        places.put(self._place, _text(all_lines, dict(header) | {_WHOLE: size}))
 
 
 def read(place: str) -> tuple[dict[str, Any], dict[str, str]]:

@@ -1,15 +1,20 @@
 """Arrow tables in the types that this library returns, with which other libraries can compute, and in order."""
 
+# ruff: noqa: PLC0415 - modules that only say what will be read import this one
+
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def plain(rows: pa.Table) -> pa.Table:
     """Return *rows* with plain strings and bytes instead of views and dictionaries; Arrow and Spark can use plain types."""
+    import pyarrow as pa
+
     for i, field in enumerate(rows.schema):
         if pa.types.is_string_view(field.type) or pa.types.is_dictionary(field.type):
             rows = rows.set_column(i, field.name, rows.column(i).cast(pa.string()))
@@ -20,14 +25,15 @@ def plain(rows: pa.Table) -> pa.Table:
 
 def in_order(rows: pa.Table, names: Iterable[str]) -> pa.Table:
     """Return *rows* in ascending order of some columns, nulls last; ``Table.sort_by`` loads a second engine for it."""
-    import pyarrow.compute as pc  # noqa: PLC0415 - most readers of rows sort none
+    import pyarrow.compute as pc
 
     return rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in names]))
 
 
 def mask(found: Any) -> pa.BooleanArray:
     """Return a numpy array of bools as one of Arrow's; ``pa.array`` loads masked arrays for it."""
-    import numpy as np  # noqa: PLC0415 - most readers of rows have no array
+    import numpy as np
+    import pyarrow as pa
 
     bits = np.packbits(np.asarray(found, dtype=bool), bitorder="little")
     return pa.Array.from_buffers(pa.bool_(), len(found), [None, pa.py_buffer(bits)])

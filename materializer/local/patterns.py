@@ -39,10 +39,10 @@ def of_java(pattern: str) -> str:
         >>> print(of_java("^a|b."))
         \Aa|b[^\n\r\x{85}\x{2028}\x{2029}]
     """
-    return _Reader(pattern).alternatives(is_outermost=True).text
+    return _Java(pattern).alternatives(is_outermost=True).text
 
 
-class _Read(Struct, frozen=True):
+class _Found(Struct, frozen=True):
     """A part of a pattern.
 
     Args:
@@ -56,14 +56,14 @@ class _Read(Struct, frozen=True):
     may_be_empty: bool = False
 
 
-class _Reader:
+class _Java:
     def __init__(self, pattern: str) -> None:
         self._pattern, self._at = pattern, 0
         self._has_end = "$" in pattern
 
-    def alternatives(self, *, is_outermost: bool) -> _Read:
+    def alternatives(self, *, is_outermost: bool) -> _Found:
         """Return the alternatives up to the end of a group or of the pattern."""
-        branches: list[list[_Read]] = [[]]
+        branches: list[list[_Found]] = [[]]
         while self._at < len(self._pattern):
             char = self._pattern[self._at]
             if char == ")" and not is_outermost:
@@ -73,17 +73,19 @@ class _Reader:
                 branches.append([])
             elif char == "^":
                 self._at += 1
-                branches[-1].append(_Read(r"\A", may_be_empty=True))
+                branches[-1].append(_Found(r"\A", may_be_empty=True))
             elif char == "$" and is_outermost and self._pattern[self._at + 1 : self._at + 2] in ("", "|"):
                 self._at += 1
-                branches[-1].append(_Read(_END, may_be_empty=True))
+                branches[-1].append(_Found(_END, may_be_empty=True))
             else:
                 branches[-1].append(self._counted(char))
         text = "|".join("".join(part.text for part in branch) for branch in branches)
         sizes = [part.size for branch in branches for part in branch]
-        return _Read(text, max(sizes, default=1), any(all(part.may_be_empty for part in branch) for branch in branches))
+        return _Found(
+            text, max(sizes, default=1), any(all(part.may_be_empty for part in branch) for branch in branches)
+        )
 
-    def _counted(self, char: str) -> _Read:
+    def _counted(self, char: str) -> _Found:
         """Return one part with its count."""
         part = self._part(char)
         count = _COUNT.match(self._pattern, self._at)
@@ -99,25 +101,25 @@ class _Reader:
         if is_unlike or size > _MOST or (upto and int(upto) < int(least)):
             raise self._unknown()
         greedy = count[0] if count[0] == "?" else count[0].removesuffix("?")
-        return _Read(f"(?:{part.text}){greedy}", size, part.may_be_empty or greedy in "*?" or int(least or 1) == 0)
+        return _Found(f"(?:{part.text}){greedy}", size, part.may_be_empty or greedy in "*?" or int(least or 1) == 0)
 
-    def _part(self, char: str) -> _Read:
+    def _part(self, char: str) -> _Found:
         if char == ".":
             self._at += 1
-            return _Read(_DOT)
+            return _Found(_DOT)
         if char == "[":
-            return _Read(self._class())
+            return _Found(self._class())
         if char == "(":
             self._at += 3 if self._pattern.startswith("(?:", self._at) else 1
             inside = self.alternatives(is_outermost=False)
             if self._pattern[self._at : self._at + 1] != ")":
                 raise self._unknown()
             self._at += 1
-            return _Read(f"(?:{inside.text})", inside.size, inside.may_be_empty)
+            return _Found(f"(?:{inside.text})", inside.size, inside.may_be_empty)
         if char in _SPECIAL or not char.isprintable():
             raise self._unknown()
         self._at += 1
-        return _Read(_written(char))
+        return _Found(_written(char))
 
     def _class(self) -> str:
         """Return a class of characters and ranges; a negated one may have the end of a line, before which ``$`` matches."""

@@ -13,7 +13,6 @@ from materializer.core.compiled.definition import SLICE, Definition, key_column
 from materializer.core.refresh.plan import INSERTED, OPENED
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import SpanSet
-from materializer.lake.arrow import mask
 from materializer.local.kinds import NotLocal, TooLarge
 
 if TYPE_CHECKING:
@@ -173,6 +172,7 @@ class LocalReader(Struct):
         """
         import pyarrow as pa
 
+        from materializer.lake.arrow import mask
         from materializer.lake.key_rows import is_replaced
 
         names, kind = [key_column(k.name) for k in definition.spec.keys], definition.time_type
