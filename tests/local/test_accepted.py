@@ -50,6 +50,7 @@ def test_having_of_aggregates_is_a_condition() -> None:
     "select",
     [
         "sum(v) AS s FROM src WHERE NOT flag GROUP BY 1",
+        "sum(v) AS s FROM src WHERE v BETWEEN 1 AND 2 AND NOT flag GROUP BY 1",
         "sum(v) FILTER (WHERE NOT flag) AS s FROM src WHERE v > 1 AND NOT (flag OR v = 3) GROUP BY 1",
         "bool_or(NOT flag) AS s FROM src GROUP BY 1 HAVING NOT (count(*) > 4)",
         "sum(v) AS s FROM src GROUP BY 1 HAVING s > 1",

@@ -20,8 +20,7 @@ _MISPLACED: Final = re.compile(
 )
 """A negation or a test for null where the parser takes one and Spark may not."""
 _NEGATED: Final = re.compile(r"([(,]|\b(?:where|having|and|or|when|then|else))\s*\bnot\b", re.IGNORECASE)
-"""A negation where a condition may begin, which has one reading; a bound of BETWEEN may begin so, too."""
-_BETWEEN: Final = re.compile(r"\bbetween\b", re.IGNORECASE)
+"""A negation where a condition may begin, which has one reading. A bound of BETWEEN may begin so, too; it has no local form."""
 _CLAUSES: Final = frozenset({"SELECT", "FROM", "WHERE", "GROUP BY", "HAVING"})
 _JOINED: Final = re.compile(r"\b(and|or|not)\b", re.IGNORECASE)
 _WORD: Final = re.compile(r"\w+")
@@ -68,8 +67,7 @@ def is_plain(spec: AggregateSpec, columns: Collection[str]) -> bool:
     """
     formulas = [measure.formula for measure in spec.measures]
     beside = (piece for formula in formulas for piece in formula.pieces if isinstance(piece, str))
-    conditions = spec.sql if _BETWEEN.search(spec.sql) else _NEGATED.sub(r"\1", spec.sql)
-    if any(mark in spec.sql for mark in _DOUBTFUL) or _MISPLACED.search(conditions):
+    if any(mark in spec.sql for mark in _DOUBTFUL) or _MISPLACED.search(_NEGATED.sub(r"\1", spec.sql)):
         return False
     if any(_NAMED.search(_CALLED.sub("(", piece)) for piece in beside) or not _is_plain_having(spec):
         return False
