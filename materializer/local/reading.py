@@ -13,7 +13,6 @@ from materializer.core.compiled.definition import SLICE, Definition, key_column
 from materializer.core.refresh.plan import INSERTED, OPENED
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import SpanSet
-from materializer.lake.arrow import mask
 from materializer.local.kinds import NotLocal, TooLarge
 
 if TYPE_CHECKING:
@@ -180,6 +179,8 @@ class LocalReader(Struct):
         rows = self.read_keys(path, version, wanted, only.keyed, only.keys, names, SLICE, kind)
         if only.whole:
             rows = pa.concat_tables([rows, self.read(path, version, wanted, only.whole, SLICE, kind)])
+        from materializer.lake.arrow import mask
+
         return rows.filter(mask(is_replaced(rows, names, SLICE, kind, only))).select(list(columns))
 
     def bounded(self, rows: pa.Table) -> pa.Table:
