@@ -1,14 +1,20 @@
 """What computing a plan gives, whichever executor computed it: rows that were fetched, or that are still in Spark."""
 
+# ruff: noqa: PLC0415 - most commands compute nothing
+
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct, field
 
+from materializer.core.compiled.definition import SLICE, Definition
 from materializer.core.engines.work import KeySlices
 from materializer.core.time.spans import SpanSet
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Rows: TypeAlias = Any
 """An Arrow table, or a frame of Spark."""
@@ -64,7 +70,34 @@ class Computed(Struct):
     is_fetched: bool = True
     only: KeySlices | None = None
 
+    @classmethod
+    def beside(
+        cls, definition: Definition, table: pa.Table, rows_read: int = 0, group: str = "", **more: Any
+    ) -> Computed:
+        """Return what a fetched table of partials and output side by side has; see :func:`apart`."""
+        import pyarrow.compute as pc
+
+        partials, output = apart(definition, table)
+        buckets = pc.count_distinct(partials[SLICE]).as_py() if partials.num_rows else 0
+        return cls(partials, output, partials.num_rows, output.num_rows, buckets, rows_read, group, **more)
+
     @property
     def is_local(self) -> bool:
         """Whether Spark computed nothing of it."""
         return not self.group
+
+
+def apart(definition: Definition, table: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Return (partials, output) of a fetched table that has them side by side, as :func:`~.core.compiled.queries.beside` makes it."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from materializer.core.compiled.queries import FINAL, PASSES, twice
+
+    stored = twice(definition)
+    through = table.filter(table[PASSES]) if definition.layout.having else table
+    output = {}
+    for i, name in enumerate(definition.spec.columns):
+        column, field = stored.get(i, (FINAL + str(i), ""))
+        output[name] = pc.struct_field(through[column], field) if field else through[column]
+    return table.select([name for name, _ in definition.partial_columns]), pa.table(output)

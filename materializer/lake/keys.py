@@ -14,17 +14,13 @@ from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from materializer.core.compiled.definition import Definition
+from materializer.core.compiled.definition import FROM, KEY, Definition
 from materializer.core.refresh.invalidation import Key
 from materializer.core.time.spans import Span
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FROM: Final = "materializer from"
-"""First instant of a group's buckets, in a table of groups."""
-KEY: Final = "materializer key "
-"""How the columns of keys begin."""
 LONGEST: Final = 256
 """Most characters or bytes of a value that the journal records."""
 

@@ -62,6 +62,7 @@ def compiled(sql: str, scope: Scope) -> Typed:
     """
     if scope.variables:
         return _compiled(sql, scope)
+    scope = scope.of_text(sql)
     known, key = remembered(), sha256(repr((sql, scope)).encode(errors="surrogatepass")).hexdigest()
     found = known.texts.get(key)
     if found is None:

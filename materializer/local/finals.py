@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from materializer.core.compiled.bucket_sql import clock_of_end, ends_sql
-from materializer.core.compiled.definition import SLICE, Definition, key_column
+from materializer.core.compiled.definition import SLICE, Definition
 from materializer.local.kinds import Kind, quoted
 
 if TYPE_CHECKING:
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from materializer.local.connection import Connection
     from materializer.local.forms import Forms
 
-_PASSES: Final = "mz_passes"
-_OUTPUT: Final = "mz_f_"
+_PARTS: Final = "mz_partials"
 FEW_SPANS: Final = 8
 """Spans around the rows of a query, for which the text of its buckets is made: in a time zone it grows with them."""
 
@@ -31,10 +30,8 @@ def compiled_text(sql: str, columns: dict[str, Kind]) -> str:
     return compiled(sql, Scope(columns)).sql
 
 
-def finalise(
-    connection: Connection, definition: Definition, forms: Forms, parts: str, spans: SpanSet
-) -> tuple[pa.Table, pa.Table]:
-    """Return the rows of the partials and of the output, ordered by bucket and keys.
+def finalise(connection: Connection, definition: Definition, forms: Forms, parts: str, spans: SpanSet) -> pa.Table:
+    """Return the rows of the partials and of the output side by side, ordered by bucket and keys.
 
     Args:
         connection: What computes them.
@@ -43,37 +40,20 @@ def finalise(
         parts: SQL of the partials.
         spans: Spans around their buckets.
     """
-    import pyarrow as pa
-
+    from materializer.core.compiled.queries import beside
+    from materializer.core.query.nodes import Named
     from materializer.lake.arrow import plain
     from materializer.local.clocks import CLOCK_COLUMNS, with_clock
+    from materializer.local.render import rendered
 
-    spec = definition.spec
-    stored = {SLICE: forms.partials[SLICE]}
-    groups = {spec.bucket_start: quoted(SLICE)} if spec.bucket_start else {}
-    near = spans.at_most(FEW_SPANS)
+    spec, near, columns = definition.spec, spans.at_most(FEW_SPANS), definition.partial_columns
+    typed = (f"CAST({quoted(n)} AS {kind.duck}) AS {quoted(n)}" for n, kind in forms.partials.items())
+    parts = f"SELECT {', '.join(typed)} FROM ({parts})"
     clock = clock_of_end(definition.grid, SLICE, near) if spec.bucket_end or spec.bucket_time else None
     if clock is not None:
-        parts = with_clock(connection, "clock_of_ends", parts, clock, compiled_text(clock.micros, stored))
-    ends = ends_sql(spec, definition.grid, SLICE, near, clock)
-    groups |= {name: compiled_text(sql, stored | CLOCK_COLUMNS) for name, sql in ends.items()}
-    groups |= {key.name: quoted(key_column(key.name)) for key in spec.keys}
-    taken = {name.lower() for name in forms.partials}
-    named = "".join(f", {sql} AS {quoted(n)}" for n, sql in groups.items() if n.lower() not in taken)
-    finals = groups | forms.finals
-    typed = [f"CAST({quoted(n)} AS {k.duck}) AS {quoted(n)}" for n, k in forms.partials.items()]
-    as_stored = {quoted(name): name for name in forms.partials}  # the output has many partials as they are
-    outputs = [
-        f"{finals[name]} AS {quoted(_OUTPUT + str(i))}"
-        for i, name in enumerate(spec.columns)
-        if finals[name] not in as_stored
-    ]
-    sql = (
-        f"SELECT {', '.join([*typed, *outputs])}, {forms.having or 'true'} AS {_PASSES} "
-        f"FROM (SELECT *{named} FROM ({parts})) ORDER BY {', '.join(map(quoted, definition.group_columns))}"
-    )
-    table = plain(connection.query(sql))
-    through = table.filter(table[_PASSES]) if forms.having else table
-    found = [as_stored.get(finals[name], _OUTPUT + str(i)) for i, name in enumerate(spec.columns)]
-    output = pa.table([through[name] for name in found], list(spec.columns))
-    return table.select(list(forms.partials)), output
+        micros = compiled_text(clock.micros, {SLICE: forms.partials[SLICE]})
+        parts = with_clock(connection, "clock_of_ends", parts, clock, micros)
+        columns = (*columns, *((name, kind.text) for name, kind in CLOCK_COLUMNS.items()))
+    query = beside(definition, Named(_PARTS, columns), ends_sql(spec, definition.grid, SLICE, near, clock))
+    sql = connection.prepared(rendered(query, {_PARTS: parts}))
+    return plain(connection.query(f"{sql} ORDER BY {', '.join(map(quoted, definition.group_columns))}"))

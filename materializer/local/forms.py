@@ -58,29 +58,19 @@ CARRIED: Final = "_carry_"
 
 
 class Forms(Struct, frozen=True):
-    """What the local executor runs for a definition; all texts are SQL of DuckDB.
+    """What the local executor needs of a definition that it can compute; all texts are SQL of DuckDB.
 
     Args:
         columns: Type of each column of the source that is read.
         partials: Type of each column of the partials table.
         where: The condition on source rows, or "".
         keys: Expression over source rows of each key column of the partials.
-        builds: Aggregate over source rows of each partial; none of an engine, whose results are a query.
-        merges: Aggregate over partial rows of each partial; empty where one cannot be merged.
-        retracts: Aggregate over partial rows with their sign of each partial; empty where one cannot be subtracted.
-        finals: Expression over a partial row of each measure.
-        having: The condition on partial rows, or "".
     """
 
     columns: dict[str, Kind]
     partials: dict[str, Kind]
     where: str
     keys: dict[str, str]
-    builds: dict[str, str]
-    merges: dict[str, str]
-    retracts: dict[str, str]
-    finals: dict[str, str]
-    having: str
 
     @classmethod
     def of(cls, definition: Definition, refused: list[str] | None = None) -> Forms:
@@ -107,24 +97,22 @@ class Forms(Struct, frozen=True):
         named |= dict.fromkeys(spec.edges, partials[SLICE])
         taken = {name.lower() for name in partials}
         final = Scope(partials | {n: k for n, k in named.items() if n.lower() not in taken})
-        keys = _keys(definition, raw, typed)
-        stored = Scope(partials, are_rows=True)
-        signed = Scope(partials | {SIGN: INT}, are_rows=True)
-        forms = cls(
-            columns,
-            partials,
-            typed(spec.where, raw, BOOLEAN).sql if spec.where else "",
-            keys,
-            {p.name: typed(p.build, rows, partials[p.name]).sql for p in layout.partials if p.build},
-            {p.name: typed(p.merge, stored, partials[p.name]).sql for p in layout.partials if p.merge is not None}
-            if layout.is_mergeable
-            else {},
-            {}
-            if layout.why_not_retract
-            else {p.name: typed(str(p.retract), signed, partials[p.name]).sql for p in layout.partials},
-            {name: typed(sql, final, outputs[name]).sql for name, sql in layout.finals},
-            typed(layout.having, final, BOOLEAN).sql if layout.having else "",
-        )
+        stored, signed = (Scope(partials | more, are_rows=True) for more in ({}, {SIGN: INT}))
+        where = typed(spec.where, raw, BOOLEAN).sql if spec.where else ""
+        forms = cls(columns, partials, where, _keys(definition, raw, typed))
+        # what is found here is what its queries are made of
+        for partial in layout.partials:
+            kind = partials[partial.name]
+            if partial.build:  # results of an engine are a query
+                typed(partial.build, rows, kind)
+            if partial.merge is not None and layout.is_mergeable:
+                typed(partial.merge, stored, kind)
+            if not layout.why_not_retract:
+                typed(str(partial.retract), signed, kind)
+        for name, sql in layout.finals:
+            typed(sql, final, outputs[name])
+        if layout.having:
+            typed(layout.having, final, BOOLEAN)
         if definition.engine is not None:
             _check_measures(definition.engine, partials, typed, rows)
             _check_query(definition, forms, typed)

@@ -3,10 +3,13 @@
 Each text of Spark SQL is written as its form of the proven set. A text or a node without one leaves the whole query to Spark.
 """
 
+# ruff: noqa: PLC0415 - windows and passes load the parser, and few queries have them
+
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -25,15 +28,18 @@ from materializer.core.query.nodes import (
     Query,
     Union,
 )
+from materializer.core.spec.table_names import quoted as spark_quoted
 from materializer.local.compiled_before import compiled
 from materializer.local.kinds import BOOLEAN, DOUBLE, Kind, NotLocal, kind_of, quoted
-from materializer.local.over import of_doubles, over
-from materializer.local.passes import OverDoubles, Passed
 from materializer.local.scope import Scope
 from materializer.local.typed import Typed, same_zero
 
+if TYPE_CHECKING:
+    from materializer.local.passes import OverDoubles, Passed
+
 Kinds = Mapping[str, Kind]
 _PLACE = "mz_place"
+_KEY = "mz_key_"
 
 
 class Statement(Struct, frozen=True):
@@ -50,8 +56,12 @@ class Statement(Struct, frozen=True):
     passes: tuple[Passed, ...] = ()
 
 
-def rendered(query: Query) -> Statement:
+def rendered(query: Query, given: Mapping[str, str] | None = None) -> Statement:
     """Return a query as a statement over tables that have the names of its rows.
+
+    Args:
+        query: The query.
+        given: SQL of rows that are no table.
 
     Raises:
         NotLocal: If a part of it has no local form.
@@ -71,7 +81,8 @@ def rendered(query: Query) -> Statement:
         if id(node) not in known:
             of = [render(taken) for taken in node.inputs]
             if isinstance(node, Named):
-                known[id(node)] = quoted(node.name), {name: kind_of(kind) for name, kind in node.columns}
+                rows = f"({given[node.name]})" if given and node.name in given else quoted(node.name)
+                known[id(node)] = rows, {name: kind_of(kind) for name, kind in node.columns}
             elif (found := _passed(node, f"mz_pass{len(passes)}", *of)) is not None:
                 passed, kinds = found
                 passes.append(replace(passed, sql=f"{_before(steps)}{passed.sql}"))
@@ -96,11 +107,16 @@ def _before(steps: Sequence[str]) -> str:
 def _passed(node: Query, name: str, *of: tuple[str, Kinds]) -> tuple[Passed, Kinds] | None:
     """Return the pass that makes the rows of a node, and their types; None where DuckDB makes them."""
     if isinstance(node, Pass):
+        from materializer.local.passes import Passed
+
         made = {**of[0][1], **{column: kind_of(kind) for column, kind in node.made}}
         sql = _in_order(Over(node.input, node.by, (node.place,), None, ()), *of[0])
         return Passed(name, sql, _PLACE, tuple(made), folds=node.folds), made
     if not isinstance(node, Over):
         return None
+    from materializer.local.over import of_doubles, over
+    from materializer.local.passes import OverDoubles, Passed
+
     doubles: list[OverDoubles] = []
     (taken, kinds), typed, made = of[0], {}, dict(of[0][1])
     for column, text in node.columns:
@@ -128,7 +144,7 @@ def _in_order(node: Over, of: str, kinds: Kinds, more: str = "") -> str:
 def _node(node: Query, of: Sequence[str], kinds: Sequence[Kinds]) -> tuple[str, Kinds]:
     match node:
         case Project():
-            typed = {name: compiled(text, Scope(kinds[0])) for name, text in node.columns}
+            typed = {name: _typed(name, text, kinds[0]) for name, text in node.columns}
             return f"SELECT {_listed(typed)} FROM {of[0]}", _kinds(typed)
         case Filter():
             test = compiled(node.test, Scope(kinds[0]))
@@ -138,12 +154,16 @@ def _node(node: Query, of: Sequence[str], kinds: Sequence[Kinds]) -> tuple[str, 
         case GroupBy():
             return _group(node, of[0], kinds[0])
         case Over():
+            from materializer.local.over import over
+
             typed = {n: over(text, Scope(kinds[0]), _window(node, kinds[0])) for n, text in node.columns}
             return f"SELECT *, {_listed(typed)} FROM {of[0]}", {**kinds[0], **_kinds(typed)}
         case Explode():
             return _explode(node, of[0], kinds[0])
         case Join():
             on = " AND ".join(_holds(left, operator, right, *kinds) for left, operator, right in node.on)
+            if node.how != "inner":
+                return f"SELECT l.* FROM {of[0]} l {node.how.upper()} JOIN {of[1]} r ON {on}", kinds[0]
             return f"SELECT l.*, r.* FROM {of[0]} l JOIN {of[1]} r ON {on}", {**kinds[0], **kinds[1]}
         case Union():
             return _union(of, kinds)
@@ -153,10 +173,14 @@ def _node(node: Query, of: Sequence[str], kinds: Sequence[Kinds]) -> tuple[str, 
 def _group(node: GroupBy, of: str, kinds: Kinds) -> tuple[str, Kinds]:
     if found := [text for _, text in node.columns if any(call in text for call in node.foreign)]:
         raise NotLocal(f"{found[0]}, which only a session of Spark knows")
-    keys = {name: Typed(same_zero(Typed(quoted(name), kinds[name])), kinds[name]) for name in node.by}
+    keys = {name: _typed(name, text, kinds) for name, text in node.by}
     typed = {name: compiled(text, Scope(kinds, are_rows=True)) for name, text in node.columns}
-    by = ", ".join(key.sql for key in keys.values())
-    return f"SELECT {_listed(keys | typed)} FROM {of}{f' GROUP BY {by}' if by else ''}", _kinds(keys | typed)
+    # the keys are made first, because the text of one may be long; a column of the rows has no such name
+    made = {f"{_KEY}{i}": Typed(same_zero(key), key.kind) for i, key in enumerate(keys.values())}
+    rows = f"(SELECT *, {_listed(made)} FROM {of})" if made else of
+    listed = {name: Typed(ours, key.kind) for ours, (name, key) in zip(made, keys.items(), strict=True)} | typed
+    by = f" GROUP BY {', '.join(made)}" if made else ""
+    return f"SELECT {_listed(listed)} FROM {rows}{by}", _kinds(listed)
 
 
 def _explode(node: Explode, of: str, kinds: Kinds) -> tuple[str, Kinds]:
@@ -213,6 +237,12 @@ def _holds(left: str, operator: str, right: str, *kinds: Kinds) -> str:
         for side, name, of in (("l", left, kinds[0]), ("r", right, kinds[1]))
     )
     return f"{mine} {sign} {theirs}"
+
+
+def _typed(name: str, text: str, kinds: Kinds) -> Typed:
+    if name in kinds and text == spark_quoted(name):
+        return Typed(quoted(name), kinds[name])
+    return compiled(text, Scope(kinds))
 
 
 def _listed(typed: Mapping[str, Typed]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from materializer.local.kinds import Kind, quoted
 from materializer.local.typed import Typed
@@ -29,3 +30,8 @@ class Scope(Struct, frozen=True):
         if found is not None:
             return found
         return next((Typed(quoted(n), k) for n, k in self.columns.items() if n.lower() == name.lower()), None)
+
+    def of_text(self, sql: str) -> Scope:
+        """Return a scope in which a text means the same, with the columns alone that may stand in it: equal for many steps of a query."""
+        text = sql.lower()
+        return replace(self, columns={n: k for n, k in self.columns.items() if n.lower() in text or "`" in n})

@@ -18,9 +18,10 @@ from materializer.core.compiled.definition import Definition
 from materializer.core.spec.spec import AggregateSpec
 from materializer.core.time.spans import SpanSet
 from materializer.journal.journal import Journal
-from materializer.lake.arrow import plain
+from materializer.lake.computed import apart
 from materializer.local.connection import opened
 from materializer.local.executor import LocalExecutor
+from materializer.local.finals import finalise
 from materializer.local.forms import Forms
 from materializer.spark.run.executor import Executor
 from tests import tables
@@ -76,15 +77,11 @@ class Analyst(Keyed):
     ) -> pa.Table:
         """Return the output of committed partials, as Spark does when a version begins with those of another."""
         assert fetch
-        forms, names = Forms.of(definition), ", ".join(f"k_{key.name} AS {key.name}" for key in definition.spec.keys)
         stored = DeltaTable(path, version=version).to_pyarrow_table()
         inside = [at in spans for at in stored["slice"].cast(pa.int64()).to_pylist()]
-        finals = {"at": "slice"} | {key.name: f"k_{key.name}" for key in definition.spec.keys} | forms.finals
-        outputs = ", ".join(f"{finals[name]} AS {name}" for name in definition.spec.columns)
         with opened() as connection:
             connection.register("stored", stored.filter(pa.array(inside, pa.bool_())))
-            named = f"SELECT *, slice AS at{names and ', ' + names} FROM stored"
-            return plain(connection.query(f"SELECT {outputs} FROM ({named}) WHERE {forms.having or 'true'}"))
+            return apart(definition, finalise(connection, definition, Forms.of(definition), "FROM stored", spans))[1]
 
 
 class Chains(LocalLake):

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from materializer.core.compiled.definition import FROM, KEY
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
-from materializer.lake.keys import FROM, KEY, LONGEST, coded, json_value, may_hold, table_of
+from materializer.lake.keys import LONGEST, coded, json_value, may_hold, table_of
 from materializer.lake.local_read import read_small_rows
 from tests import tables
 

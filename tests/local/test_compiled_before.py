@@ -87,6 +87,20 @@ def test_a_scope_is_part_of_the_text(other: Scope, monkeypatch: pytest.MonkeyPat
         compiled(TEXT, other)
 
 
+def test_columns_that_a_text_does_not_name_are_no_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    The rows of each step of a query have some more; a name in another case counts, and so does one that is written with quotes.
+    """
+    first = compiled(TEXT, SCOPE)
+    quotes = Scope({"a`b": kind_of("bigint")})
+    assert kind_of("bigint") == compiled("`a``b`", quotes).kind
+    assert first == compiled(TEXT.upper(), SCOPE)
+    again()
+    refuse(monkeypatch)
+
+    assert first == compiled(TEXT, Scope({"other": kind_of("int"), **SCOPE.columns, "mz_at": kind_of("bigint")}))
+
+
 def test_another_compiler_finds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     A release, a changed file and another parser compile everything anew.

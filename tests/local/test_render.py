@@ -32,6 +32,13 @@ PLACED = RAW.over(["b"], [*ORDERED, "k"], at="row_number()").where("at > 3")
 QUERIES: dict[str, Query] = {
     "columns that are replaced": RAW.add(g="l", m="g").without("x"),
     "keys with both zeros, null and NaN": RAW.group(["k"], [("n", "count(1)"), ("most", "max(l)")]),
+    "keys that are made": RAW.group(
+        [("k", "coalesce(k, CAST(0 AS DOUBLE))"), ("h", "pmod(g, 3)")], [("n", "count(k)"), ("l", "max(l)")]
+    ),
+    "distinct keys that are made": RAW.group([("h", "pmod(g, 3)"), "b"]),
+    "rows with a match": RAW.matched(OTHER, [("k", "j"), ("g", "h")]),
+    "rows with a match by their own names": RAW.matched(RAW.where("l > 0"), [("k", "k"), ("x", "x")], is_small=True),
+    "rows without a match": RAW.unmatched(RAW.where("l > 0"), [("k", "k"), ("x", "x")]),
     "distinct keys": RAW.only("k", "x").group(["x", "k"]),
     "numbers of rows": RAW.over(["k"], ORDERED, at="row_number()").over(["k"], ["g"], rank="dense_rank()"),
     "rows before and after": RAW.over(["b"], ORDERED, before="lag(l)", second="lag(x, 2)", after="lead(ts)"),

@@ -15,6 +15,10 @@ from materializer.core.spec.spec import AggregateSpec, TimeType
 from materializer.core.time.grid import Grid
 
 SLICE: Final = "slice"
+FROM: Final = "materializer from"
+"""First instant of a group's buckets, in a table of groups and beside rows that are compared with it."""
+KEY: Final = "materializer key "
+"""How the columns of keys begin in a table of groups."""
 
 
 class EngineDefinition(Struct, frozen=True):

@@ -88,16 +88,20 @@ class Query(Struct, frozen=True):
         return Filter(self, test)
 
     def group(
-        self, by: Sequence[str], columns: Sequence[tuple[str, str]] = (), foreign: frozenset[str] = frozenset()
+        self,
+        by: Sequence[str | tuple[str, str]],
+        columns: Sequence[tuple[str, str]] = (),
+        foreign: frozenset[str] = frozenset(),
     ) -> Query:
         """Return a row for each group of rows with equal keys.
 
         Args:
-            by: The columns of the keys.
+            by: The keys: each a column, or a name and its text; such a name hides no column from the aggregates.
             columns: Name and aggregate of each further column; without one the rows are the distinct keys.
             foreign: Texts of calls in *columns* that only a session of Spark knows.
         """
-        return GroupBy(self, tuple(by), tuple(columns), foreign)
+        keys = ((key, quoted(key)) if isinstance(key, str) else key for key in by)
+        return GroupBy(self, tuple(keys), tuple(columns), foreign)
 
     def over(
         self,
@@ -150,10 +154,17 @@ class Query(Struct, frozen=True):
 
     def same(self, right: Query, pairs: Sequence[tuple[str, str]]) -> Query:
         """Return rows with the other columns of *right* where each (left, right) pair of columns is equal."""
-        renamed = {theirs: f"_r{i}" for i, (_, theirs) in enumerate(pairs)}
-        found = right.select(*((renamed.get(name, name), quoted(name)) for name in right.names))
-        on = [(mine, EQUAL, renamed[theirs]) for mine, theirs in pairs]
-        return self.join(found, on).without(*renamed.values())
+        others = [name for name in right.names if name not in {theirs for _, theirs in pairs}]
+        found, on = _renamed(right, pairs, others)
+        return self.join(found, on).only(*self.names, *others)
+
+    def matched(self, right: Query, pairs: Sequence[tuple[str, str]], *, is_small: bool = False) -> Query:
+        """Return the rows for which *right* has a row where each (left, right) pair of columns is equal."""
+        return Join(self, *_renamed(right, pairs), is_small, "semi")
+
+    def unmatched(self, right: Query, pairs: Sequence[tuple[str, str]], *, is_small: bool = False) -> Query:
+        """Return the other rows than :meth:`matched` does."""
+        return Join(self, *_renamed(right, pairs), is_small, "anti")
 
 
 class Named(Query, frozen=True):
@@ -213,14 +224,14 @@ class Filter(_OfOne, frozen=True):
 class GroupBy(_OfOne, frozen=True):
     """Rows in groups; see :meth:`Query.group`."""
 
-    by: tuple[str, ...]
+    by: Columns
     columns: Columns
     foreign: frozenset[str] = frozenset()
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the columns, in order."""
-        return (*self.by, *(name for name, _ in self.columns))
+        return tuple(name for name, _ in (*self.by, *self.columns))
 
 
 class Over(_OfOne, frozen=True):
@@ -269,17 +280,18 @@ class Explode(_OfOne, frozen=True):
 
 
 class Join(Query, frozen=True):
-    """Pairs of rows; see :meth:`Query.join`."""
+    """Pairs of rows, or rows of the left side that have some or none; see :meth:`Query.join` and :meth:`Query.matched`."""
 
     left: Query
     right: Query
     on: On
     is_small: bool
+    how: Literal["inner", "semi", "anti"] = "inner"
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the columns, in order."""
-        return (*self.left.names, *self.right.names)
+        return (*self.left.names, *(self.right.names if self.how == "inner" else ()))
 
     @property
     def inputs(self) -> tuple[Query, ...]:
@@ -307,6 +319,14 @@ class Union(Query, frozen=True):
         return self.parts
 
 
+def _renamed(right: Query, pairs: Sequence[tuple[str, str]], others: Sequence[str] = ()) -> tuple[Query, On]:
+    """Return the columns of *right* that are compared, under names that the left side lacks, with *others*; and the conditions."""
+    names = [f"materializer r{i}" for i in range(len(pairs))]
+    compared = ((name, quoted(theirs)) for name, (_, theirs) in zip(names, pairs, strict=True))
+    on = tuple((mine, EQUAL, name) for name, (mine, _) in zip(names, pairs, strict=True))
+    return right.select(*((name, quoted(name)) for name in others), *compared), on
+
+
 def hidden_in(query: Query) -> set[str]:
     """Return the names, in lower case, that stand for other columns in a step of a query than in the rows that it takes."""
     found: set[str] = set()
@@ -325,7 +345,7 @@ def hidden_in(query: Query) -> set[str]:
                 made = {name for name, _ in node.made}
             case Explode():
                 made = {node.name}
-            case Join():
+            case Join() if node.how == "inner":
                 made = set(node.right.names)
             case _:
                 made = set()

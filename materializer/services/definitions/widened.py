@@ -19,7 +19,6 @@ from materializer.core.aggregates.rollup import calls_of
 from materializer.core.refresh.invalidation import Cause, Entry
 from materializer.core.spec.spec import AggregateSpec
 from materializer.core.spec.widening import is_same_type, is_wider
-from materializer.core.sql.functions import names_in
 from materializer.core.time.spans import NEG_INF, POS_INF, Span
 from materializer.errors import MaterializerError, NotIncrementalError, SourceSchemaChangedError, TableNotFoundError
 from materializer.journal.events import Described, Event, Invalidated
@@ -30,10 +29,15 @@ from materializer.services.definitions.tables import schemas_of
 if TYPE_CHECKING:
     from materializer.spark.run.spark import Spark
 
-_NUMBERS: Final = names_in("""
+_NUMBERS: Final = frozenset(
+    re.findall(
+        r"\w+",
+        """
     sum avg count try_sum try_avg var_pop var_samp stddev_pop stddev_samp covar_pop covar_samp corr sem skew skewness kurtosis
     regr_slope regr_intercept regr_r2 regr_sxx regr_sxy regr_syy regr_avgx regr_avgy regr_count
-""")
+""",
+    )
+)
 """Aggregates that read nothing of a value but its number."""
 
 

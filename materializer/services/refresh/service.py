@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from materializer.journal.view import View
     from materializer.services.commit.lake import Lake, OutputHandler
     from materializer.services.definitions.waiting import WaitingVersion
+    from materializer.services.maintenance.maintain import MaintainReport
     from materializer.services.observe.source_deletes import OtherReader
     from materializer.services.protocol.decision import RunNote
     from materializer.services.protocol.process import Process
@@ -250,8 +251,6 @@ class Refresher(Struct):
         began: float,
     ) -> RefreshReport:
         """Tidy up after a refresh, and report it."""
-        from materializer.services.maintenance.afterwards import afterwards
-
         if runs:
             self._follow_newest(name, options.as_of)
         tidied = self.lake.journal.tidy()
@@ -261,7 +260,7 @@ class Refresher(Struct):
 
             quarantine.follow(state, self.lake.aggregate(state), self.lake.engine)
         problem = registration.why_not(state)
-        after = afterwards(self.lake, state, [run.plan.n for run in runs])
+        reports, warnings = self._maintained(state, [run.plan.n for run in runs])
         return RefreshReport(
             state.name,
             outcome_of(runs, window, dirty_below_newest(state)),
@@ -272,13 +271,27 @@ class Refresher(Struct):
             dirty_below_newest(state),
             state.null_times,
             time.perf_counter() - began,
-            after.reports,
-            (*([problem] if problem else []), *_left_to_spark(runs), *after.warnings, *tidied),
+            reports,
+            (*([problem] if problem else []), *_left_to_spark(runs), *warnings, *tidied),
             state.frozen,
             stuck_spans(state),
             *self._let_go(state, was),
             time_type=self.lake.aggregate(state).definition.grid.shown,
         )
+
+    def _maintained(
+        self, state: AggregateState, numbers: list[int]
+    ) -> tuple[tuple[MaintainReport, ...], tuple[str, ...]]:
+        """Return what maintenance did after refreshes, where the definition asks for it, and why it failed."""
+        from materializer.core.policy.table_properties import every_of
+        from materializer.journal.state import spec_of
+
+        every = every_of(spec_of(state))
+        if every is None or not numbers or max(numbers) // every == (min(numbers) - 1) // every:
+            return (), ()
+        from materializer.services.maintenance.afterwards import afterwards
+
+        return afterwards(self.lake, state)
 
     def _let_go(self, state: AggregateState, was: int) -> tuple[str, tuple[OtherReader, ...]]:
         """Return the statement that deletes raw rows, and other readers of them, if the frozen boundary moved up from *was*."""

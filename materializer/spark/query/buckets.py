@@ -12,12 +12,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from materializer.budget import Budget
+from materializer.core.compiled.definition import FROM
 from materializer.core.refresh.plan import FEW_SPANS, MAX_SPANS
 from materializer.core.spec.table_names import quoted
 from materializer.core.time.grid import FixedGrid, Grid
 from materializer.core.time.spans import Span, SpanSet
 from materializer.lake.extent import Extent
-from materializer.lake.keys import FROM, start_of
+from materializer.lake.keys import start_of
 
 _INT64: Final = Span(-(1 << 63), 1 << 63)
 _AT: Final = "materializer at"

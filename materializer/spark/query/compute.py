@@ -7,36 +7,33 @@ names of the definition. Every frame uses only the public DataFrame API, so that
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import reduce
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 from uuid import uuid4
 
 import pyarrow as pa
 from msgspec import Struct, field
-from pyspark.sql import Column, DataFrame, DataFrameReader, Observation, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, Observation, SparkSession
 from pyspark.sql import functions as sf
-from pyspark.sql.group import GroupedData
 from pyspark.sql.types import StructType
 
+from materializer.core.compiled import queries
 from materializer.core.compiled.bucket_sql import bucket_start_sql, ends_sql, instant_of_sql, spans_sql
-from materializer.core.compiled.definition import SLICE, Definition, key_column
+from materializer.core.compiled.definition import FROM, SLICE, Definition
+from materializer.core.compiled.queries import FINAL, PASSES
+from materializer.core.query.nodes import Named
 from materializer.core.spec.table_names import in_sql, quoted
 from materializer.core.time.spans import EVERYTHING, SpanSet
 from materializer.journal.events import SourceIdentity
-from materializer.lake.keys import FROM, KEY, Within
+from materializer.lake.keys import Within
 from materializer.lake.rows import refuse_unfit_changes, refuse_unfit_files
 from materializer.spark.query.catalogs import refuse_moved
+from materializer.spark.query.render import aggregated, named, rendered
 from materializer.spark.runtime.connect import is_connect
 from materializer.spark.runtime.failures import is_too_large
 from materializer.spark.runtime.jvm import death_behind
 from materializer.structs import ComparedInPart
 
-FINAL: Final = "f_"
-AT: Final = "materializer at"
-"""How the scratch columns of keys begin."""
-PASSES: Final = "f_kept"
-"""Column of a combined frame: whether HAVING accepts the group."""
 METRICS: Final = "metrics"
 """Name of what a query observes on its way; see :func:`metrics_of`."""
 MOST_VALUES: Final = 64
@@ -150,21 +147,15 @@ def only_groups(definition: Definition, rows: DataFrame, groups: DataFrame) -> D
         rows: Source rows, with the start of their part.
         groups: A :func:`materializer.lake.keys.table_of` the groups.
     """
-    columns = {f"{AT} {i}": key.sql for i, key in enumerate(definition.spec.keys)}
-    placed = rows.select("*", *[sf.expr(sql).alias(name) for name, sql in columns.items()])
-    return placed.join(sf.broadcast(groups), _is_of_group(placed, groups, columns), "left_semi").drop(FROM, *columns)
+    of_groups = Named("groups", queries.group_columns(definition.key_types))
+    return rendered(queries.only_groups(definition, named("rows", rows), of_groups), {"rows": rows, "groups": groups})
 
 
 def except_groups(definition: Definition, partials: DataFrame, groups: DataFrame) -> DataFrame:
     """Return the partial rows, with the start of their part, that are of none of some groups."""
-    condition = _is_of_group(partials, groups, definition.group_columns[1:])
-    return partials.join(sf.broadcast(groups), condition, "left_anti").drop(FROM)
-
-
-def _is_of_group(rows: DataFrame, groups: DataFrame, keys: Iterable[str]) -> Column:
-    """Return the condition that joins a row with its group: by equality alone, else each row would be compared with each group."""
-    pairs = [(FROM, FROM), *((key, f"{KEY}{i}") for i, key in enumerate(keys))]
-    return reduce(Column.__and__, [rows[quoted(a)].eqNullSafe(groups[quoted(b)]) for a, b in pairs])
+    of_groups = Named("groups", queries.group_columns(definition.key_types))
+    stored = Named("partials", (*definition.partial_columns, (FROM, "bigint")))
+    return rendered(queries.other_groups(definition, stored, of_groups), {"partials": partials, "groups": groups})
 
 
 def with_values(definition: Definition, rows: DataFrame, within: Within) -> DataFrame:
@@ -186,29 +177,22 @@ def build(definition: Definition, rows: DataFrame, spans: SpanSet, unobserved: D
         definition: The definition to compute.
         rows: The source rows that count.
         spans: Spans that contain the times of the rows.
-        unobserved: The same rows without an observation, for a second use of them: Spark Connect refuses a query in which one
-            observation stands twice.
+        unobserved: The same rows without an observation; see :func:`~materializer.spark.query.render.rendered`.
 
     Shape:
         ``slice``, keys, partial columns. Grain (slice, keys).
     """
-    spec, partials = definition.spec, definition.layout.partials
-    groups = [
-        sf.expr(bucket_start_sql(definition.grid, quoted(spec.time_column), spans)).alias(SLICE),
-        *(sf.expr(key.sql).alias(key_column(key.name)) for key in spec.keys),
-    ]
-    foreign = {p.build for p in partials if p.is_foreign}
-    names = definition.group_columns
-    again = None if unobserved is None else unobserved.groupBy(*groups)
-    built = aggregated(rows.groupBy(*groups), names, [(p.name, p.build) for p in partials], foreign, again)
-    return built.select(*map(quoted, names), *[p.name for p in partials])
+    start = bucket_start_sql(definition.grid, quoted(definition.spec.time_column), spans)
+    query = queries.built(definition, Named("rows", definition.spec.read_types), start)
+    return rendered(query, {"rows": rows}, None if unobserved is None else {"rows": unobserved})
 
 
-def merge(definition: Definition, parts: Sequence[DataFrame]) -> DataFrame:
-    """Return the partials of all rows behind *parts*, which are partials of disjoint sets of rows."""
-    union = reduce(lambda a, b: a.unionByName(b), parts)
-    merged = [sf.expr(p.merge).alias(p.name) for p in definition.layout.partials if p.merge is not None]
-    return union.groupBy(*definition.group_columns).agg(*merged)
+def merge(definition: Definition, came: Sequence[DataFrame], went: Sequence[DataFrame] = ()) -> DataFrame:
+    """Return the partials of the rows behind *came* less those behind *went*; see :func:`.queries.merged`."""
+    frames = dict(enumerate((*came, *went)))
+    parts = [Named(str(i), definition.partial_columns) for i in frames]
+    query = queries.merged(definition, parts[: len(came)], parts[len(came) :])
+    return rendered(query, {str(i): frame for i, frame in frames.items()})
 
 
 def kept_partials(definition: Definition, frame: DataFrame, spans: SpanSet) -> DataFrame:
@@ -219,34 +203,14 @@ def kept_partials(definition: Definition, frame: DataFrame, spans: SpanSet) -> D
 
 
 def finalise(definition: Definition, partials: DataFrame, spans: SpanSet) -> DataFrame:
-    """Return the output rows of some partials: measures finalised, HAVING applied, columns as in the SELECT."""
-    partials = named(definition, partials, spans)
-    if definition.layout.having:
-        partials = partials.where(definition.layout.having)
-    return partials.select(*[sf.expr(sql).alias(name) for name, sql in output_expressions(definition, spans)])
+    """Return the output rows of some partials; see :func:`.queries.finalised`."""
+    query = queries.finalised(definition, Named("partials", definition.partial_columns), ends_of(definition, spans))
+    return rendered(query, {"partials": partials})
 
 
-def named(definition: Definition, partials: DataFrame, spans: SpanSet) -> DataFrame:
-    """Return partials with keys and bucket also under their output names, which formulas and HAVING use."""
-    taken = {name.lower() for name in partials.columns}
-    groups = [(name, sql) for name, sql in _group_expressions(definition, spans).items() if name.lower() not in taken]
-    return partials.select("*", *[sf.expr(sql).alias(name) for name, sql in groups])
-
-
-def _group_expressions(definition: Definition, spans: SpanSet) -> dict[str, str]:
-    """Return the expression over partial columns of bucket and keys, by output name."""
-    return ends_sql(definition.spec, definition.grid, SLICE, spans) | _stored_groups(definition)
-
-
-def _stored_groups(definition: Definition) -> dict[str, str]:
-    spec = definition.spec
-    found = {spec.bucket_start: SLICE} if spec.bucket_start else {}
-    return found | {key.name: quoted(key_column(key.name)) for key in spec.keys}
-
-
-def stored_expressions(definition: Definition) -> dict[str, str]:
-    """Return those of :func:`output_expressions` that no span is needed for, by output name: all but the end and the last instant of a bucket."""
-    return _stored_groups(definition) | dict(definition.layout.finals)
+def ends_of(definition: Definition, spans: SpanSet) -> dict[str, str]:
+    """Return the texts of the end and the last instant of the buckets in *spans*, by output name."""
+    return ends_sql(definition.spec, definition.grid, SLICE, spans)
 
 
 def frame_of(spark: SparkSession, rows: pa.Table, types: Mapping[str, str]) -> DataFrame:
@@ -286,12 +250,6 @@ def few(frame: DataFrame, most: int) -> pa.Table | None:
     return found if found.num_rows <= most else None
 
 
-def output_expressions(definition: Definition, spans: SpanSet) -> list[tuple[str, str]]:
-    """Return (output name, expression over partial columns) in the order of the SELECT."""
-    sources = _group_expressions(definition, spans) | dict(definition.layout.finals)
-    return [(name, sources[name]) for name in definition.spec.columns]
-
-
 def reference(
     definition: Definition, rows: DataFrame, spans: SpanSet, extra: Sequence[tuple[str, str]] = ()
 ) -> DataFrame:
@@ -322,45 +280,6 @@ def reference(
         frame = frame.where(PASSES)
     names = {n: f"g_{n}" for n in by} | {name: FINAL + name for name, _ in layout.reference}
     return frame.select(*[sf.col(quoted(names[n])).alias(n) for n in spec.columns], *[name for name, _ in extra])
-
-
-def aggregated(
-    grouped: GroupedData,
-    groups: Sequence[str],
-    columns: Sequence[tuple[str, str]],
-    foreign: set[str],
-    again: GroupedData | None = None,
-) -> DataFrame:
-    """Return aggregates of grouped rows.
-
-    Aggregates in Python are grouped separately and joined, because Spark refuses them beside its own aggregates.
-
-    Args:
-        grouped: The grouped rows.
-        groups: Names of the grouping columns.
-        columns: (name, aggregate) of each column.
-        foreign: SQL texts of the calls that only the session knows.
-        again: The grouped rows for a second use, where the query may not have *grouped* twice.
-
-    Shape:
-        *groups*, then *columns*, the foreign ones last.
-    """
-    if not columns:  # groups alone, of a definition without a measure
-        return grouped.agg(sf.expr("count(*)")).select(*[sf.col(quoted(g)) for g in groups])
-    own = [(n, sql) for n, sql in columns if not any(f in sql for f in foreign)]
-    apart = [(n, sql) for n, sql in columns if any(f in sql for f in foreign)]
-    parts = [part for part in (own, apart) if part]
-    frames = [
-        rows.agg(*[sf.expr(sql).alias(n) for n, sql in part])
-        for rows, part in zip((grouped, again or grouped), parts, strict=False)
-    ]
-    if len(frames) == 1:
-        return frames[0]
-    right = frames[1].select(
-        *[sf.col(quoted(g)).alias(f"r_{g}") for g in groups], *[sf.col(quoted(n)) for n, _ in apart]
-    )
-    on = sf.expr(" AND ".join(f"{quoted(g)} <=> {quoted('r_' + g)}" for g in groups) or "true")
-    return frames[0].join(right, on).drop(*[f"r_{g}" for g in groups])
 
 
 def observed(frame: DataFrame, name: str) -> tuple[DataFrame, Observation]:

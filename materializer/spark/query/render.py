@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as sf
 from pyspark.sql import types as st
+from pyspark.sql.group import GroupedData
 
 from materializer.core.query.nodes import (
     EQUAL,
@@ -26,13 +27,13 @@ from materializer.core.query.nodes import (
     Union,
 )
 from materializer.core.spec.table_names import quoted
-from materializer.spark.query import compute as c
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _MADE: Final = {"double": st.DoubleType(), "bigint": st.LongType()}
 """The types of what a pass makes."""
+_HOW: Final = {"inner": "inner", "semi": "left_semi", "anti": "left_anti"}
 
 
 def named(name: str, frame: DataFrame) -> Named:
@@ -40,36 +41,47 @@ def named(name: str, frame: DataFrame) -> Named:
     return Named(name, tuple(frame.dtypes))
 
 
-def rendered(query: Query, frames: Mapping[str, DataFrame]) -> DataFrame:
+def rendered(
+    query: Query, frames: Mapping[str, DataFrame], unobserved: Mapping[str, DataFrame] | None = None
+) -> DataFrame:
     """Return the rows of a query.
 
     Args:
         query: The query.
         frames: The rows that it names.
+        unobserved: The same rows without an observation, for a second use of them: Spark Connect refuses a query in which one
+            observation stands twice.
     """
     known: dict[int, DataFrame] = {}
 
     def frame(node: Query) -> DataFrame:
         if id(node) not in known:
-            known[id(node)] = _frame(node, [frame(taken) for taken in node.inputs], frames)
+            known[id(node)] = _frame(node, [frame(taken) for taken in node.inputs], frames, unobserved or {})
         return known[id(node)]
 
     return frame(query)
 
 
-def _frame(node: Query, of: Sequence[DataFrame], frames: Mapping[str, DataFrame]) -> DataFrame:
+def _frame(
+    node: Query, of: Sequence[DataFrame], frames: Mapping[str, DataFrame], unobserved: Mapping[str, DataFrame]
+) -> DataFrame:
     match node:
         case Named():
             return frames[node.name]
         case Project():
+            names = node.input.names
+            if node.columns[: len(names)] == tuple((name, quoted(name)) for name in names):
+                return of[0].select("*", *_columns(node.columns[len(names) :]))
             return of[0].select(*_columns(node.columns))
         case Filter():
             return of[0].where(node.test)
         case GroupBy():
+            by = _columns(node.by)
             if not node.columns:
-                return of[0].select(*map(quoted, node.by)).distinct()
-            grouped = of[0].groupBy(*[sf.col(quoted(name)) for name in node.by])
-            return c.aggregated(grouped, node.by, node.columns, set(node.foreign))
+                return of[0].select(*by).distinct()
+            again = rendered(node.input, {**frames, **unobserved}) if node.foreign and unobserved else of[0]
+            keys = [name for name, _ in node.by]
+            return aggregated(of[0].groupBy(*by), keys, node.columns, node.foreign, again.groupBy(*by))
         case Over():
             over = _framed(_over(node), node.frame)
             return of[0].select("*", *[sf.expr(text).over(over).alias(name) for name, text in node.columns])
@@ -83,9 +95,10 @@ def _frame(node: Query, of: Sequence[DataFrame], frames: Mapping[str, DataFrame]
         case Join():
             left, right = of
             on = reduce(Column.__and__, map(_holds, node.on))
-            return left.join(sf.broadcast(right) if node.is_small else right, on)
+            return left.join(sf.broadcast(right) if node.is_small else right, on, _HOW[node.how])
         case Union():
-            return reduce(lambda all_, more: all_.unionByName(more, allowMissingColumns=True), of)
+            lacks = any(len(part.names) < len(node.names) for part in node.parts)
+            return reduce(lambda all_, more: all_.unionByName(more, allowMissingColumns=lacks), of)
     raise TypeError(node)
 
 
@@ -131,4 +144,41 @@ def _framed(over: WindowSpec, frame: Frame | None) -> WindowSpec:
 
 
 def _columns(columns: Columns) -> list[Column]:
-    return [sf.expr(text).alias(name) for name, text in columns]
+    return [sf.col(text) if text == quoted(name) else sf.expr(text).alias(name) for name, text in columns]
+
+
+def aggregated(
+    grouped: GroupedData,
+    groups: Sequence[str],
+    columns: Sequence[tuple[str, str]],
+    foreign: Collection[str],
+    again: GroupedData | None = None,
+) -> DataFrame:
+    """Return aggregates of grouped rows.
+
+    Aggregates in Python are grouped separately and joined, because Spark refuses them beside its own aggregates.
+
+    Args:
+        grouped: The grouped rows.
+        groups: Names of the grouping columns.
+        columns: (name, aggregate) of each column.
+        foreign: SQL texts of the calls that only the session knows.
+        again: The grouped rows for a second use, where the query may not have *grouped* twice.
+
+    Shape:
+        *groups*, then *columns*.
+    """
+    own = [(n, sql) for n, sql in columns if not any(f in sql for f in foreign)]
+    apart = [(n, sql) for n, sql in columns if any(f in sql for f in foreign)]
+    parts = [part for part in (own, apart) if part]
+    frames = [
+        rows.agg(*[sf.expr(sql).alias(n) for n, sql in part])
+        for rows, part in zip((grouped, again or grouped), parts, strict=False)
+    ]
+    if len(frames) == 1:
+        return frames[0]
+    right = frames[1].select(
+        *[sf.col(quoted(g)).alias(f"r_{g}") for g in groups], *[sf.col(quoted(n)) for n, _ in apart]
+    )
+    on = sf.expr(" AND ".join(f"{quoted(g)} <=> {quoted('r_' + g)}" for g in groups) or "true")
+    return frames[0].join(right, on).select(*[sf.col(quoted(n)) for n in (*groups, *(n for n, _ in columns))])

@@ -4,30 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
-from typing import Final
 
 from msgspec import Struct
 from pyspark.sql import DataFrame, Observation, SparkSession
-from pyspark.sql import functions as sf
 
 from materializer.budget import Budget
-from materializer.core.aggregates.layout import SIGN
 from materializer.core.compiled.bucket_sql import spans_sql
 from materializer.core.compiled.definition import SLICE, Definition
+from materializer.core.compiled.queries import group_columns
 from materializer.core.compiled.rolled_up import merged_from
 from materializer.core.refresh.plan import CAME, FEW_SPANS, INSERTED, WENT, Lane, Merge, Plan, Retract, RollUp
 from materializer.core.time.spans import EVERYTHING, Span, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.lake.capture.changed_rows import with_images
 from materializer.lake.extent import files
-from materializer.lake.keys import FROM, KEY, Within, table_of, wanted
+from materializer.lake.keys import Within, table_of, wanted
 from materializer.lake.local_read import read_small_changes
 from materializer.lake.span_rows import rows_of_spans
 from materializer.spark.query import buckets, read_small
 from materializer.spark.query import compute as c
 from materializer.spark.query.shared_changes import shared_changes
-
-_TOO_FEW: Final = "more rows went than the stored partials count"
 
 
 def parts_of(
@@ -76,25 +72,8 @@ def parts_of(
             rows, seen = c.observed(changed, f"changed_{i}")
             observations.append(seen)
             built.append(c.build(definition, rows, inside))
-        if went:
-            parts.append(_subtracted(definition, came, went))
-        else:
-            parts.append(c.merge(definition, came) if len(came) > 1 else stored)
+        parts.append(c.merge(definition, came, went) if len(came) + len(went) > 1 else stored)
     return parts, observations
-
-
-def _subtracted(definition: Definition, parts: Sequence[DataFrame], gone: Sequence[DataFrame]) -> DataFrame:
-    """Return the partials of the rows behind *parts* less those behind *gone*, which are partials of some of these rows.
-
-    The query fails where more rows went than there were: then the stored partials are not what the change feed begins with.
-    """
-    signed = [(part, 1) for part in parts] + [(part, -1) for part in gone]
-    union = reduce(lambda a, b: a.unionByName(b), [part.withColumn(SIGN, sf.lit(sign)) for part, sign in signed])
-    layout = definition.layout
-    values = [sf.expr(p.retract).alias(p.name) for p in layout.partials if p.retract is not None]
-    found = union.groupBy(*definition.group_columns).agg(*values)
-    count = layout.row_count
-    return found.where(f"CASE WHEN {count} < 0 THEN raise_error('{_TOO_FEW}') ELSE {count} > 0 END")
 
 
 def copied_rows(definition: Definition, partials_path: str, plan: Plan) -> int:
@@ -216,7 +195,7 @@ class _Groups(Struct, frozen=True):
     def of(cls, spark: SparkSession, budget: Budget, definition: Definition, plan: Plan) -> _Groups:
         """Return the groups of a plan."""
         groups = plan.groups
-        types = {FROM: "bigint"} | {f"{KEY}{i}": kind for i, kind in enumerate(definition.key_types)}
+        types = dict(group_columns(definition.key_types))
         return cls(
             c.frame_of(spark, table_of(groups, definition.key_types), types),
             buckets.SpanParts.of(spark, budget, definition.grid, [span for span, _ in plan.keys_of_parts]),

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
@@ -26,9 +25,7 @@ def fetched(definition: Definition, frame: DataFrame, plan: Plan, group: str, me
 
 def of_table(definition: Definition, table: pa.Table, group: str, metrics: Mapping[str, Any]) -> Computed:
     """Return what a fetched combined frame has."""
-    partials, output = fetch.split(definition, table)
-    buckets = pc.count_distinct(partials[SLICE]).as_py() if partials.num_rows else 0
-    return Computed(partials, output, partials.num_rows, output.num_rows, buckets, 0, group, metrics=metrics)
+    return Computed.beside(definition, fetch.in_order(definition, table), group=group, metrics=metrics)
 
 
 def cached(definition: Definition, frame: DataFrame, plan: Plan, group: str) -> Computed:

@@ -11,10 +11,10 @@ from pyspark.sql import functions as sf
 
 from materializer.budget import Budget
 from materializer.core.compiled.bucket_sql import instant_of_sql
-from materializer.core.compiled.definition import SLICE, Definition
+from materializer.core.compiled.definition import FROM, SLICE, Definition
 from materializer.core.time.spans import SpanSet
 from materializer.lake.computed import Computed, Fewer
-from materializer.lake.keys import FROM, start_of
+from materializer.lake.keys import start_of
 from materializer.spark.query import compute as c
 from materializer.spark.query.buckets import SpanParts
 

@@ -44,7 +44,8 @@ def _line(node: Query, of: Sequence[int]) -> str:
         case Filter():
             return f"{of[0]} where {node.test}"
         case GroupBy():
-            return f"{of[0]} group by {', '.join(node.by)}" + (f": {_columns(node.columns)}" if node.columns else "")
+            by = ", ".join(name if text == quoted(name) else f"{name} = {text}" for name, text in node.by)
+            return f"{of[0]} group by {by}" + (f": {_columns(node.columns)}" if node.columns else "")
         case Over():
             order = f" order by {', '.join(node.order)}" if node.order else ""
             frame = "" if node.frame is None else " {} {} to {}".format(*node.frame)
@@ -52,7 +53,8 @@ def _line(node: Query, of: Sequence[int]) -> str:
         case Explode():
             return f"{of[0]} explode{'_outer' * node.outer} {node.name} = {node.values}"
         case Join():
-            return f"{of[0]} join {of[1]} on {' and '.join(map(' '.join, node.on))}"
+            how = "join" if node.how == "inner" else f"{node.how} join"
+            return f"{of[0]} {how} {of[1]} on {' and '.join(map(' '.join, node.on))}"
         case Union():
             return f"union of {', '.join(map(str, of))}"
     raise TypeError(node)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from materializer.lake.computed import apart
 from materializer.spark.query import compute as c
 from materializer.spark.query import fetch
 from tests.spark.query.by_hash_world import ALL, defined, drawn
@@ -43,7 +44,7 @@ def test_what_is_fetched_once_is_what_spark_makes_of_it(spark, tmp_path, name, a
     partials = c.build(definition, spark.read.format("delta").load(str(tmp_path / "t")), ALL)
 
     frame, observation = fetch.combined(definition, partials, ALL, asks)
-    found, output = fetch.split(definition, c.to_arrow(frame))
+    found, output = apart(definition, fetch.in_order(definition, c.to_arrow(frame)))
 
     assert rows(c.to_arrow(partials)) == rows(found)
     expected = c.to_arrow(c.finalise(definition, partials, ALL))
