@@ -232,6 +232,7 @@ class World:
         return found
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     "name",
     [name if name in {*FEW, *MORE_OF_FEW} else pytest.param(name, marks=pytest.mark.slow) for name in DEFINITIONS],
