@@ -107,7 +107,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _one_of_both(items: list[pytest.Item]) -> None:
-    """Leave out one of both examples of a test whose own lake is that of Spark or of the process, likewise; the shards take both."""
+    """Leave out one of both examples of a test whose own lake is that of Spark or of the process; the shards take both."""
     for item in items:
         executor = _parameters(item).get("site")
         if executor not in ("spark", "auto") or item.get_closest_marker("one_of"):
