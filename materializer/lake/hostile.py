@@ -116,17 +116,20 @@ def endless(folder: str, names: Iterable[str]) -> str:
     return ""
 
 
-def depth_of(text: bytes) -> int:
-    """Return how many brackets of a text are open at once, those in literals too.
+def depth_of(text: bytes, enough: int = MOST_DEPTH) -> int:
+    """Return how many brackets of a text are open at once, those in literals too; counting ends above *enough*.
 
     Examples:
         >>> depth_of(b'{"a": [1, {"b": 2}]} [')
         3
     """
     depth = most = 0
-    for found in _BRACKETS.findall(text):
-        opened = sum(found.count(each) for each in (b"[", b"{"))
+    for match in _BRACKETS.finditer(text):
+        found = match[0]
+        opened = found.count(b"[") + found.count(b"{")
         most = max(most, depth + opened)
+        if most > enough:
+            break
         depth = max(depth + 2 * opened - len(found), 0)
     return most
 

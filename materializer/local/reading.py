@@ -180,7 +180,6 @@ class LocalReader(Struct):
         rows = self.read_keys(path, version, wanted, only.keyed, only.keys, names, SLICE, kind)
         if only.whole:
             rows = pa.concat_tables([rows, self.read(path, version, wanted, only.whole, SLICE, kind)])
-        from materializer.lake.arrow import mask
 
         return rows.filter(mask(is_replaced(rows, names, SLICE, kind, only))).select(list(columns))
 

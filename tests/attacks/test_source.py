@@ -231,7 +231,7 @@ def test_a_store_that_never_answers_ends(request: pytest.FixtureRequest) -> None
                 "aws_secret_access_key": "b",
                 "aws_region": "x",
                 "aws_endpoint_url": url,
-                "aws_timeout": "200ms",
+                "aws_timeout": "20ms",
             }
         )
         with pytest.raises(StorageError, match=r"error sending request|timed out|timeout"):
@@ -363,6 +363,14 @@ def test_ordinary_depth_passes(world: World) -> None:
     assert 4 == depth_of(b'[[{"a": "["}]]')
 
 
+def test_counting_ends_where_a_text_is_too_deep() -> None:
+    """
+    Whoever writes a long commit must not make a process count for minutes.
+    """
+    assert MOST_DEPTH + 1 == depth_of(b'{"a":' * 100_000)
+    assert 100_000 == depth_of(b'{"a":' * 100_000, enough=100_000)
+
+
 @pytest.mark.parametrize(
     "path",
     ["../../outside.parquet", "a/../../outside.parquet", "%2e%2e/%2E%2E/outside.parquet", "x/%2e./../../o.parquet"],
@@ -485,8 +493,9 @@ def test_a_commit_of_a_wrong_form_is_an_error(world: World, text: str) -> None:
     """
     commit(world, text)
     for command in COMMANDS:
-        assert 70 != world.run(command).status
-        assert "bug" not in {e["code"] for e in world.run(command).errors}
+        ended = world.run(command)
+        assert 70 != ended.status
+        assert "bug" not in {e["code"] for e in ended.errors}
 
 
 def test_the_errors_say_that_nothing_was_written(world: World) -> None:

@@ -209,7 +209,9 @@ def test_what_another_process_folds_is_not_remembered_twice(tmp_path: Path) -> N
         refresh(writer, n)
         writer.tidy()
         spec_of(reader.view().named("bars"))
-        gc.collect()
-        held.append(sum(isinstance(each, AggregateSpec) and each is not spec for each in gc.get_objects()))
+        if n in (4, 29):  # each looks at all objects of the process
+            gc.collect()
+            held.append(sum(isinstance(each, AggregateSpec) and each is not spec for each in gc.get_objects()))
 
-    assert held[-1] <= held[3]
+    first, last = held
+    assert last <= first

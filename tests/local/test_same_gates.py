@@ -198,9 +198,8 @@ def test_both_executors_check_what_is_published(tmp_path: Path, spark: SparkSess
     warnings = [{"type": t, "kwargs": k, "severity": "warning"} for t, k in WARNINGS]
     lakes = Lakes(tmp_path, spark, *CRITICAL, *warnings, quality__checks="true", more=", collect_set(volume) AS seen")
     lakes.check()
-    first(lakes)
     lakes.trade((71, None, float("nan"), 3), (125, "A", -0.0, 5))
-    lakes.refresh()
+    first(lakes)
     lakes.check()
     lakes.check(start="2025-03-28T01:00:00Z", end="2025-03-28T02:00:00Z")
     for lake in lakes.lakes.values():

@@ -103,6 +103,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             by_spark[name].add_marker(pytest.mark.slow)
         if drawn.is_all() or is_by_spark:
             repeat.add_marker(pytest.mark.slow)
+    _one_of_both(items)
+
+
+def _one_of_both(items: list[pytest.Item]) -> None:
+    """Leave out one of both examples of a test whose own lake is that of Spark or of the process; the shards take both."""
+    for item in items:
+        executor = _parameters(item).get("site")
+        if executor not in ("spark", "auto") or item.get_closest_marker("one_of"):
+            continue
+        is_by_spark = drawn.turn(item.nodeid.replace(f"[{executor}", "[")) % BY_SPARK == 0
+        if drawn.is_all() or is_by_spark != (executor == "spark"):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.hookimpl(wrapper=True)

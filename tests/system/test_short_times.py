@@ -56,9 +56,9 @@ def test_they_are_computed_as_over_bigint(site: Site, kind: str, engine: str, wi
         site.lake.refresh(view)
         table.write(rows(least + 1, (3, 8), (-7, 0)))
         site.lake.refresh(view)
-        if name == "short":
+        if name == "short" and verifying.is_turn(view, 0, 3):
             assert site.lake.verify(view).is_equal
-        else:  # its rows are compared with those of the other
+        else:  # the rows of both are compared with each other
             verifying.expect_equal(site.lake, view)
         found.append(sorted([row | {"slice": max(row["slice"], least)} for row in site.records(view)], key=str))
 

@@ -13,6 +13,7 @@ from materializer.core.spec.spec import Key
 from materializer.core.sql import formulas
 from materializer.errors import DefinitionError, SparkError
 from tests.local.comparing import same
+from tests.system import verifying
 from tests.system.builders import DAY, Site
 
 ROWS = [
@@ -81,8 +82,8 @@ def test_a_statement_is_what_plain_spark_says(site: Site, name: str) -> None:
     report = site.lake.verify(name)
     assert report.rows > 0
     assert report.is_equal, report.examples
-    window = ("2024-03-01T00:00:00Z", "2024-03-02T00:00:00Z") if name != "months" else ()
-    assert site.lake.verify(name, *window).is_equal
+    if name != "months" and verifying.is_turn(name, 0, 3):
+        assert site.lake.verify(name, "2024-03-01T00:00:00Z", "2024-03-02T00:00:00Z").is_equal
 
 
 def test_regressions_are_what_plain_spark_says(site: Site) -> None:

@@ -40,6 +40,12 @@ def rows(given: list[tuple[int, str | None, int | None]]) -> list[dict[str, obje
     return [{"ts": DAY + timedelta(minutes=at), "sym": sym, "price": price} for at, sym, price in given]
 
 
+def with_trades(site: Site) -> None:
+    """Let the lake have a source: which tests of it run is drawn."""
+    if "trades" not in site.tables:
+        site.table("trades")
+
+
 def test_it_is_what_plain_spark_says(site: Site) -> None:
     """
     At first, after late rows, after a correction and after rows are gone; `verify` runs each text and agrees, at one of these, which is drawn.
@@ -115,7 +121,7 @@ def test_what_spark_refuses_is_refused(site: Site, name: str) -> None:
     """
     Before anything is written, and with a hint that is about GROUP BY where that is what lacks.
     """
-    site.table("trades") if "trades" not in site.tables else None
+    with_trades(site)
     text, hint = REFUSED[name]
     with pytest.raises(DefinitionError) as caught:
         site.lake.apply(f"CREATE MATERIALIZED VIEW refused_{name} AS SELECT {text}")
@@ -148,6 +154,7 @@ def test_spark_joins_no_sessions_of_which_it_groups_the_last_instant(site: Site,
     """
     Rows a minute apart are two sessions to it, so the statement is refused, and the hint leads to the end of a session.
     """
+    with_trades(site)
     table = site.table(f"rows_{name}")
     table.write(rows([(10, "A", 1), (11, "A", 2)]))
     text = f"SELECT {SESSIONS[name]}".replace("FROM trades", f"FROM {table.sql}")
