@@ -88,6 +88,8 @@ def test_continuous_aggregate_by_spark(case, has_feed, spark, tmp_path) -> None:
 
 QUIET = [str(DATA / f"{file}.json") for file in FILES]
 """Every shared case that can be run."""
+ONE_EACH = ("tsdb_partial_average", "ts_ex5_grouped", "pub_session_basic")
+"""A case of a continuous aggregate, of a time series and of sessions; the shards run all."""
 PATIENCE = re.compile(r"'\w+' is being planned for \d+ s now: .*")
 """What a slow machine is told, which is ours."""
 
@@ -95,7 +97,7 @@ PATIENCE = re.compile(r"'\w+' is being planned for \d+ s now: .*")
 @pytest.mark.parametrize(
     "more",
     [
-        pytest.param(["--id", "tsdb_", "--id", "ts_ex", "--id", "pub_session", "--id", "bucket"], id="some"),
+        pytest.param([word for case in ONE_EACH for word in ("--id", case)], id="some"),
         pytest.param([], id="all", marks=pytest.mark.slow),
     ],
 )
