@@ -16,6 +16,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, Final
 
 from materializer.lake import places
@@ -75,7 +76,12 @@ class Appended:
 
 def read(place: str) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the newest header of such a file, and its lines by key; raises one of :data:`UNUSABLE`."""
-    *lines, last, rest = content_beside(place).decode().split("\n")
+    content = content_beside(place)
+    try:
+        *lines, last, rest = content.decode().split("\n")
+    except UnicodeDecodeError:
+        forget(place)
+        raise
     if rest:
         raise ValueError("its last line is not whole")
     found: dict[str, str] = {}
@@ -85,6 +91,13 @@ def read(place: str) -> tuple[dict[str, Any], dict[str, str]]:
         if value and key:
             found[key] = value
     return _header(last), found
+
+
+def forget(place: str) -> None:
+    """Remove a file of which a line cannot be read, where lines are appended: who changes it looks at its last line only."""
+    with suppress(OSError):
+        if places.is_local(place):
+            Path(place).unlink()
 
 
 @contextmanager

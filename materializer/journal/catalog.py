@@ -129,9 +129,12 @@ def read(root: str | Path) -> list[Listed] | None:
         header, lines = appended.read(f"{root}/{_FILE}")
         if _changed_since(root, _checked(header)) != set():
             return None
-        rows = [from_json(Listed, json.loads(line)) for line in lines.values()]
-        if all(type(text) is str for row in rows for text in (row.name, row.source)):
-            return _sorted(rows)
+        try:
+            rows = [from_json(Listed, json.loads(line)) for line in lines.values()]
+            if all(type(text) is str for row in rows for text in (row.name, row.source)):
+                return _sorted(rows)
+        except UNUSABLE:
+            appended.forget(f"{root}/{_FILE}")
     return None
 
 

@@ -124,4 +124,5 @@ def accepted(spec: AggregateSpec, columns: Collection[str]) -> Definition | None
                 are_right = are_right and compiled(having, partials).kind.text == "boolean"
     except (NotLocal, DefinitionError):
         return None
-    return definition if are_right else None
+    kinds = {kind for _, kind in (*definition.partial_columns, *definition.output_columns)}
+    return definition if are_right and "void" not in kinds else None

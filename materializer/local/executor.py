@@ -72,12 +72,12 @@ class LocalExecutor(LocalReader):
                 was written.
         """
         from materializer.local.connection import opened
-        from materializer.local.run import Run
+        from materializer.local.run import Computation
 
         forms = self._known_forms(definition)
         try:
             with bugs_left_to_spark(), opened(self.memory) as connection:
-                run = Run(self, connection, definition, forms, source, partials_path, plan, hull, work)
+                run = Computation(self, connection, definition, forms, source, partials_path, plan, hull, work)
                 return run.computed()
         except NotLocal as exc:
             if str(exc).startswith(BUG):
@@ -103,11 +103,11 @@ class LocalExecutor(LocalReader):
             again = replace(plan, steps=(Recompute(spans, "again"),))
             return self.compute(definition, source, "", again, hull=hull).output
         from materializer.local.connection import opened
-        from materializer.local.run import Run
+        from materializer.local.run import Computation
 
         forms = self._known_forms(definition)
         with bugs_left_to_spark(), opened(self.memory) as connection:
-            return Run(self, connection, definition, forms, source, "", plan, hull, work).again(spans)
+            return Computation(self, connection, definition, forms, source, "", plan, hull, work).again(spans)
 
     def finalise_committed(self, definition: Definition, path: str, version: int, spans: SpanSet) -> pa.Table:
         """Return the output rows of partials that are already committed, as Spark's ``finalise_committed`` does.

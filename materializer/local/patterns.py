@@ -112,7 +112,7 @@ class _Java:
         if char == "(":
             self._at += 3 if self._pattern.startswith("(?:", self._at) else 1
             inside = self.alternatives(is_outermost=False)
-            if self._pattern[self._at : self._at + 1] != ")":
+            if not inside.text or self._pattern[self._at : self._at + 1] != ")":
                 raise self._unknown()
             self._at += 1
             return _Found(f"(?:{inside.text})", inside.size, inside.may_be_empty)

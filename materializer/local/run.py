@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from materializer.local.engines import Results
 
 
-class Run(Struct):
+class Computation(Struct):
     """One computation; see :meth:`~materializer.local.executor.LocalExecutor.compute`.
 
     Args:

@@ -124,6 +124,25 @@ def test_a_damaged_list_is_not_used(journal: Journal, tmp_path: Path, damage: st
     assert catalog.read(tmp_path) is None
 
 
+@pytest.mark.parametrize("damage", [b"\xff", b"a1 " + b"[" * 200_000])
+def test_a_damaged_line_is_healed_by_the_next_change(
+    journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: bytes
+) -> None:
+    """
+    Who appends looks at the last line only, so who reads a line that is none removes the file.
+    """
+    monkeypatch.setattr(appended, "SMALL", 0)
+    file = tmp_path / "_materializer/listing.json"
+    content = file.read_bytes()
+    at = content.index(b"\n", 10)
+    file.write_bytes(content[: at - 5] + damage + content[at:])
+
+    assert catalog.read(tmp_path) is None
+    write(journal, Described(SPEC | {"comment": "daily"}))
+    journal.tidy()
+    assert catalog.read(tmp_path) == catalog.listed(journal.view())
+
+
 def test_a_list_of_another_journal_is_not_used(journal: Journal, tmp_path: Path) -> None:
     """
     A journal that was put back has the same versions and other commits.

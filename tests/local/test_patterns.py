@@ -98,6 +98,7 @@ def _parts(all_of_them: list[str], size: int) -> list[list[str]]:
         "a*+",
         "a{2}+",
         "(ab)*",
+        "a()",
         "(a?){2}",
         "(a|)?",
         "(a|b){2,}",

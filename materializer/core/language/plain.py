@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
+
+from sqlglot import Token, TokenType
 
 from materializer.core.language.selection import item_of
 from materializer.core.language.statement import split_statement
@@ -23,6 +25,16 @@ _NEGATED: Final = re.compile(r"([(,]|\b(?:where|having|and|or|when|then|else))\s
 """A negation where a condition may begin, which has one reading. A bound of BETWEEN may begin so, too; it has no local form."""
 _CLAUSES: Final = frozenset({"SELECT", "FROM", "WHERE", "GROUP BY", "HAVING"})
 _JOINED: Final = re.compile(r"\b(and|or|not)\b", re.IGNORECASE)
+_ENDS_VALUE: Final = frozenset(
+    [
+        TokenType.VAR,
+        TokenType.IDENTIFIER,
+        TokenType.NUMBER,
+        TokenType.STRING,
+        TokenType.R_PAREN,
+        TokenType.R_BRACKET,
+    ]
+)
 _WORD: Final = re.compile(r"\w+")
 _CALLED: Final = re.compile(r"[a-z_][a-z0-9_]*\s*\(", re.IGNORECASE)
 _CAST: Final = re.compile(r"\bas\s+([^(),]+?)\s*(\([\d\s,]*\))?\s*\)", re.IGNORECASE)
@@ -79,6 +91,8 @@ def is_plain(spec: AggregateSpec, columns: Collection[str]) -> bool:
         clauses, _ = split_statement(Fragment(script, script.tokens()))
     except Refused:
         return False
+    if _has_sign(script.tokens()):
+        return False
     items = [item_of(piece, problems) for piece in clauses["SELECT"].split()]
     written = {item.name.lower(): item.expression.normal for item in items if item is not None}
     if problems or len(written) < len(items) or not clauses.keys() <= _CLAUSES:
@@ -88,6 +102,14 @@ def is_plain(spec: AggregateSpec, columns: Collection[str]) -> bool:
     groups = [_item(piece.normal, written) for piece in clauses["GROUP BY"].split()]
     is_clear = groups.count(_WINDOW) <= (_WINDOW not in taken)
     return is_clear and None not in groups and not hiding & set(groups)
+
+
+def _has_sign(tokens: Sequence[Token]) -> bool:
+    """Return whether a plus stands before a value and not between two: the parser drops it, and Spark asks for a number behind it."""
+    return any(
+        token.token_type == TokenType.PLUS and (at == 0 or tokens[at - 1].token_type not in _ENDS_VALUE)
+        for at, token in enumerate(tokens)
+    )
 
 
 def _is_plain_having(spec: AggregateSpec) -> bool:
@@ -105,6 +127,8 @@ def _item(group: tuple[str, ...], written: Mapping[str, tuple[str, ...]]) -> str
     if [word.lower() for word in group[:2]] == [_WINDOW, "("]:
         return _WINDOW  # of which SELECT has the start and the end
     word = group[0].lower() if len(group) == 1 else ""
+    if len(group) > 1 and "".join(group).strip("()+-").isdecimal():
+        return None  # Spark may take it for the place of an item
     if word in written:
         return word
     if word.isascii() and word.isdecimal():

@@ -205,7 +205,8 @@ def _without_backslashes(pattern: str) -> str:
         if len(part) > 1 and (part not in inside or is_end):
             return pattern
         found += part if len(part) == 1 else inside[part] if is_class else f"[{inside[part]}]"
-    return found if "".join(parts) == pattern else pattern
+    has_flags = re.search(r"\(\?(?!:)", pattern) is not None  # they may give a class another meaning
+    return pattern if has_flags or "".join(parts) != pattern else found
 
 
 def _lengths(kwargs: Mapping[str, Any], columns: Columns) -> _Parts | None:

@@ -132,7 +132,7 @@ def _distinct(rows: pa.Table) -> pa.Table:
     if rows.num_rows > FEW:
         return rows.group_by(rows.column_names).aggregate([])
     places = {row: at for at, row in enumerate(zip(*(column.to_pylist() for column in rows.columns), strict=True))}
-    return rows.take(list(places.values()))
+    return rows.take(pa.array(places.values(), pa.int64()))
 
 
 def _coarser(groups: dict[tuple[bool, Keys | None], list[int]]) -> dict[tuple[bool, Keys | None], list[int]]:

@@ -184,7 +184,9 @@ def test_a_pattern_is_asked_for_without_backslashes(pattern: str, asked: str) ->
     assert f"RLIKE '{asked}'" in str(found.failing)
 
 
-@pytest.mark.parametrize("pattern", [r"\bfoo", r"[a-\d]", r"[\d-z]", "a\\", r"a\\b", r"[\]d\d]", r"\Qa.b\E"])
+@pytest.mark.parametrize(
+    "pattern", [r"\bfoo", r"[a-\d]", r"[\d-z]", "a\\", r"a\\b", r"[\]d\d]", r"\Qa.b\E", r"(?U)^\d$", r"(?iu)\d"]
+)
 def test_a_pattern_that_needs_its_backslashes_keeps_them(pattern: str) -> None:
     """
     Ranges to or from a class, brackets in a class, edges of words: Spark reads the pattern as it is written.
