@@ -215,10 +215,11 @@ class Computation(Struct):
             counting = counting.where(spec.where)
         if groups is not None:
             counting = only_groups(definition, counting, groups)
-        if not self.counts_groups:  # the rows that count are made once, because they are counted, too
-            counted = self.connection.query(self._sql(counting))
-            self.rows_read += counted.num_rows
-            counting = self._named(name, spec.read_types, counted)
+        if not self.counts_groups:
+            if spec.where or groups is not None:  # the rows that count are made once, because they are counted, too
+                rows = self.connection.query(self._sql(counting))
+                counting = self._named(name, spec.read_types, rows)
+            self.rows_read += rows.num_rows
         time = quoted(spec.time_column)
         if (clock := clock_of_start(definition.grid, time, near)) is None:
             return built(definition, counting, bucket_start_sql(definition.grid, time, near))

@@ -189,10 +189,9 @@ def build(definition: Definition, rows: DataFrame, spans: SpanSet, unobserved: D
 
 def merge(definition: Definition, came: Sequence[DataFrame], went: Sequence[DataFrame] = ()) -> DataFrame:
     """Return the partials of the rows behind *came* less those behind *went*; see :func:`.queries.merged`."""
-    frames = dict(enumerate((*came, *went)))
-    parts = [Named(str(i), definition.partial_columns) for i in frames]
-    query = queries.merged(definition, parts[: len(came)], parts[len(came) :])
-    return rendered(query, {str(i): frame for i, frame in frames.items()})
+    frames = {str(i): frame for i, frame in enumerate((*came, *went))}
+    parts = [Named(name, definition.partial_columns) for name in frames]
+    return rendered(queries.merged(definition, parts[: len(came)], parts[len(came) :]), frames)
 
 
 def kept_partials(definition: Definition, frame: DataFrame, spans: SpanSet) -> DataFrame:
