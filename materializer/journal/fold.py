@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from materializer.core.codec import from_json
 from materializer.core.quality.canaries import after_sample
-from materializer.core.refresh.invalidation import ANY_ROWS, Cause, Entry, InvalidationLog
+from materializer.core.refresh.invalidation import ANY_ROWS, Cause, Entry, InvalidationLog, SourceMark
 from materializer.core.refresh.lateness import Lateness
 from materializer.core.refresh.plan import Plan, RunReport
 from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
@@ -134,6 +134,7 @@ def apply(state: AggregateState | None, aggregate: str, event: Event, *, at: str
                 followed_end=POS_INF,
                 null_times=None,
                 changes=(),
+                mark=SourceMark(),  # what is known of the other partials would call these a copy
             )
         case LeaseTaken():
             return replace(state, lease=event.lease)

@@ -106,7 +106,8 @@ def compiled(sql: str, scope: Scope) -> Typed:
 def parsed(sql: str) -> exp.Expr:
     """Return the tree of a text, which callers only read: each refresh of an aggregate has much the same texts."""
     if _NOT_ANSI.search(sql) or _SHORT.search(sql):
-        raise NotLocal(f"the text of {sql!r}")  # what the parser reads like something else
+        what = "texts with a backslash, as" if "\\" in sql else "the text"
+        raise NotLocal(f"{what} {sql}")  # what the parser reads like something else
     try:
         tree = sqlglot.parse_one(sql, read=SparkSql)
         lost = _words(sql) - Counter(_words_of(tree))

@@ -79,6 +79,8 @@ _FUNCTIONS: Final = {
     ),
     "count(DISTINCT …)": ("count_distinct", "countdistinct", "uniqexact", "distinct_count"),
     "array_join(sort_array(collect_list(…)), ',')": ("string_agg", "listagg", "group_concat"),
+    "percentile(…, 0.5)": ("quantile_cont", "quantile_exact", "quantileexact"),
+    "regexp_like(…, 'pattern')": ("regexp_matches", "regexp_full_match", "regexp_match", "regexp_contains"),
 }
 """By what they are in Spark: aggregates of other systems."""
 _TICKS: Final = {"timestamp_seconds": "s", "timestamp_millis": "ms", "timestamp_micros": "us"}

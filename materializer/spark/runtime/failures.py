@@ -39,6 +39,7 @@ _DATA: Final = (
     "INVALID_ARRAY_INDEX",
     "INVALID_FRACTION_OF_SECOND",
     "INVALID_INDEX_OF_ZERO",
+    "INVALID_PARAMETER_VALUE",
     "MAP_KEY_DOES_NOT_EXIST",
     "NUMERIC_OUT_OF_SUPPORTED_RANGE",
     "NUMERIC_VALUE_OUT_OF_RANGE",
@@ -234,6 +235,8 @@ def translate(
     if any(c.startswith(_DATA) for c in found):
         name = next(c for c in found if c.startswith(_DATA))
         hint = "correct the rows, or write the definition so that it survives them (try_divide, try_cast, a wider type)"
+        if name.startswith("INVALID_PARAMETER_VALUE"):  # of a pattern, mostly
+            hint = "correct the value that is named: in the definition, or in the rows if it is read from them"
         return DataError(
             f"{step} failed on its rows{where}: {name}: {_sentence(said)}", hint=hint, condition=name, **more
         )

@@ -170,6 +170,29 @@ def test_a_next_version_of_a_rollup_follows_a_parent_that_was_switched(tmp_path:
     assert [14, 3] == [row["v"] for row in lake.rows_of("hours")]
 
 
+def test_a_rollup_follows_a_parent_that_was_rolled_back(tmp_path: Path) -> None:
+    """
+    Older partials are no copy and no damage: what is computed again is dirty, in the words of a switch.
+    """
+    lake = filled(tmp_path)
+    before = lake.rows_of("hours")
+    lake.apply(MINUTES.replace("v <> 5", "v <> 9"))
+    lake.opened.build("minutes")
+    lake.opened.refresh("hours")
+
+    lake.opened.rollback("minutes")
+    lake.opened.build("minutes")
+    [status] = lake.opened.status("hours")
+    planned = lake.opened.plan("hours").plan
+    report = lake.opened.refresh("hours")
+
+    assert ("dirty", "") == (status.state, status.problem)
+    assert planned is not None
+    assert not [step for step in planned.steps if "copy" in getattr(step, "reason", "")]
+    assert not [step for run in report.runs for step in run.plan.steps if "copy" in getattr(step, "reason", "")]
+    assert before == lake.rows_of("hours")
+
+
 @pytest.mark.parametrize("change", ["sum(v + 1) AS v", "min(v) AS total"])
 def test_a_rollup_refuses_a_parent_that_lacks_what_it_merges(tmp_path: Path, change: str) -> None:
     """
