@@ -83,6 +83,11 @@ FOLLOWED: Final[dict[str, tuple[str, str, str]]] = {
     "wrong-arguments": (view("corr(price, volume) AS f"), "price, volume", "price"),
     "named-argument": (view(), "sum(price)", "sum(value => price)"),
     "nulls-option": (view(), "sum(price)", "sum(price) IGNORE NULLS"),
+    "lost-backslash": (
+        view("count_if(sym RLIKE '[0-9]') AS f"),
+        "'[0-9]'",
+        r"'\d'",
+    ),
     "division-by-aggregate": (
         view("try_divide(sum(price * volume), sum(volume)) AS vwap"),
         "try_divide(sum(price * volume), sum(volume))",

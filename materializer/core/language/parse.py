@@ -24,6 +24,8 @@ from materializer.core.sql.tokens import Fragment, Refused, Script, words
 from materializer.errors import DefinitionError, Problem
 
 _BEGINS: Final = ("CREATE MATERIALIZED VIEW", "CREATE OR REPLACE MATERIALIZED VIEW")
+_LOST: Final = re.compile(r"(?<!\\)(?:\\\\)*(\\[dDwWsSB.+(])")
+"""A backslash that a text in quotes does not keep, before what it escapes in patterns."""
 _NAMED: Final = re.compile(r"\bVIEW\s+(?:IF\s+NOT\s+EXISTS\s+)?`?(\w+)", re.IGNORECASE)
 """The name that a statement which cannot be read would define."""
 
@@ -110,8 +112,19 @@ def _report(text: str, file: str, known_python: frozenset[str]) -> ParseReport:
             continue
         specs.append(spec)
         pieces.append(piece)
+        warnings += _lost_backslashes(statement)
     every = tuple(_without_repeats(problems))
     return ParseReport(tuple(specs), tuple(warnings), tuple(pieces), every, frozenset(wrong))
+
+
+def _lost_backslashes(statement: Fragment) -> Iterator[Problem]:
+    """Yield a warning for each text with a single backslash before a letter of patterns: to Spark it is the letter alone."""
+    for at, token in enumerate(statement.tokens):
+        text = statement.script.text[token.start : token.end + 1]
+        if token.token_type == TokenType.STRING and text[:1] in "'\"" and (lost := _LOST.search(text)):
+            message = f"the backslash of `{lost[1]}` in {text} is lost: Spark reads `{lost[1][1]}`"
+            hint = f"write `\\{lost[1]}`, or a class such as [0-9]"
+            yield statement.problem("definition.lost-backslash", message, hint, token=at)
 
 
 def read_again(spec: AggregateSpec, columns: Iterable[str]) -> AggregateSpec:

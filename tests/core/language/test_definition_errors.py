@@ -257,6 +257,20 @@ def test_a_hint_names_the_nearest_known_name(text: str, hint: str) -> None:
     assert caught.value.problems[0].hint == f"did you mean `{hint}`?"
 
 
+@pytest.mark.parametrize(
+    ("text", "lost"),
+    [(r"'^A-\d+$'", r"\d"), (r"'a\\\w'", r"\w"), (r"'a\\d'", ""), (r"r'\d'", ""), (r"'a\n\t'", ""), ("'[0-9]'", "")],
+)
+def test_a_backslash_that_a_text_does_not_keep_is_a_warning(text: str, lost: str) -> None:
+    """
+    Spark reads the letter behind it alone; two of them, a raw text and the escapes of texts are meant.
+    """
+    report = parse_report(view(f"count_if(sym RLIKE {text}) AS n"), "bars.sql")
+
+    assert len(report.specs) == 1
+    assert [f"the backslash of `{lost}`"] * bool(lost) == [w.message.partition(" in ")[0] for w in report.warnings]
+
+
 def test_a_division_by_an_aggregate_is_a_warning_with_the_safe_form() -> None:
     """
     A division that can fail its bucket is allowed, and flagged with try_divide.
