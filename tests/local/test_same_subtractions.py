@@ -110,7 +110,10 @@ def test_changed_rows_are_subtracted(tmp_path: Path, spark: SparkSession, seed: 
             correct(DeltaTable(source), choose)
             correct(DeltaTable(source), choose)
         for name in executors:
-            for run in lakes[name].refresh("hourly", executor=name).runs:
+            asked: Literal["retract"] | None = (
+                "retract" if turn > 1 else None
+            )  # the price of a busy machine may be another one
+            for run in lakes[name].refresh("hourly", executor=name, strategy=asked).runs:
                 assert ("local" if name == "local" else "") == run.report.executor
                 found.update(f"{name} {strategy}" for strategy in run.report.strategy.split("+"))
             report = lakes[name].verify("hourly")
