@@ -172,7 +172,7 @@ def write_lake(
         path, schema=SCHEMA, configuration=_PROPERTIES, description=DESCRIPTION, storage_options=options
     )
     for day, flights in batches:
-        _append(table, flights, f"flights known by {day}")
+        _append(table, flights, f"flights known on {day}")
         if on_commit is not None:
             on_commit(day, flights.num_rows)
     return table.version()

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 LAKE: Final = ".demo/lake"
 EXPECTATIONS: Final = DEFINITIONS.parent / "expectations"
+DAILY_FROM: Final = date(2013, 11, 1)
+"""Before it flights are written week by week: the Delta library lists all files of a table at each commit."""
 FED_FROM: Final = date(2013, 12, 1)
 DAYS: Final = 7
 RUN_ROWS: Final = 200_000
@@ -190,8 +192,9 @@ class _Demo(Struct):
         table = source.load() if flights is None else flights
         delivered, held_back = source.split(table)
         batches = source.daily_batches(delivered)
-        before = source.weekly_batches(batch for batch in batches if batch[0] < FED_FROM)
-        with self.story.bar("writing weekly commits") as move:
+        weeks = source.weekly_batches(batch for batch in batches if batch[0] < DAILY_FROM)
+        before = [*weeks, *(batch for batch in batches if DAILY_FROM <= batch[0] < FED_FROM)]
+        with self.story.bar("writing commits") as move:
             rows = 0
 
             def on_commit(day: date, number: int) -> None:
@@ -205,7 +208,7 @@ class _Demo(Struct):
         took = time.perf_counter() - began
         self.rows = rows
         self.story.say(
-            f"{count(rows, 'flight')} out of New York in 2013, in {count(len(before), 'weekly commit')} up to November, change "
+            f"{count(rows, 'flight')} out of New York in 2013, in {count(len(before), 'commit')} up to November, change "
             f"feed on, written in {seconds(took)} without Spark: version {version}. A flight counts at its scheduled departure and is "
             f"known when it has landed, {source.lateness(delivered)}. Held back: "
             f"{count(held_back.num_rows, 'flight')} of LGA in the week of 8 April."

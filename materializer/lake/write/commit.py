@@ -39,7 +39,7 @@ from materializer.lake import places
 from materializer.lake.arrow import mask
 from materializer.lake.extent import instants_of
 from materializer.lake.failures import first_line, translated
-from materializer.lake.log import Commit, is_begun, read_commit
+from materializer.lake.log import Commit, forget, is_begun, read_commit
 from materializer.lake.predicates import inside
 from materializer.lake.table import DeltaFolder, open_table
 from materializer.lake.types import columns_of, schema_of
@@ -110,6 +110,7 @@ def create_table(
     properties_of_commit = CommitProperties({"userMetadata": mark}, max_commit_retries=0)
     with translated(path, "creating", wrote=NOT_COMMITTED):
         places.make_folder(path)
+        forget(path)  # of a table that was there before, commits may still be in memory
         try:
             create_table_with_add_actions(
                 path,

@@ -168,6 +168,8 @@ def aggregated(
     Shape:
         *groups*, then *columns*.
     """
+    if not columns:
+        return grouped.agg(sf.lit(1).alias("materializer one")).select(*[sf.col(quoted(g)) for g in groups])
     own = [(n, sql) for n, sql in columns if not any(f in sql for f in foreign)]
     apart = [(n, sql) for n, sql in columns if any(f in sql for f in foreign)]
     parts = [part for part in (own, apart) if part]
