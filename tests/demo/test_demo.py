@@ -246,7 +246,7 @@ def test_the_demo_on_s3(bucket: str) -> None:
     assert 3 == len(re.findall(r"equal: [0-9,]+ rows", done.stdout))
     assert f"export MATERIALIZER_LAKE={bucket}/demo" in done.stdout
     assert os.environ["AWS_SECRET_ACCESS_KEY"] not in done.stdout + done.stderr
-    assert 348 == latest_version(f"{bucket}/demo/flights")
+    assert 88 == latest_version(f"{bucket}/demo/flights")
     assert ["mine.txt"] == [file.name for file in places.files(bucket) if file.bytes == len(b"old")]
 
 
