@@ -26,7 +26,7 @@ SMALL: Final = 1 << 18
 """A file of fewer bytes is written anew each time."""
 _LONGEST_HEADER: Final = 1_024
 _WHOLE: Final = "whole"
-"""The key in a header for the bytes of the file when it was written anew."""
+"""The key in a header for the bytes of the lines when they were written anew."""
 UNUSABLE: Final = (OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError)
 """What reading a damaged file, or one of another release, raises."""
 
@@ -59,19 +59,17 @@ class Appended:
         if is_wanted is not None and self.header is not None and self._descriptor is not None:
             size, whole = os.fstat(self._descriptor).st_size, self.header[_WHOLE]
             if SMALL <= size < min(2 * whole, MOST_BESIDE):
-                os.write(
-                    self._descriptor, _text(lines, dict(header) | {_WHOLE: whole})
-                )  # of a part, readers see no header
+                os.write(self._descriptor, _text(lines) + _last(header, whole))  # of a part, readers see no header
                 return
         known: dict[str, str] = {}
         if is_wanted is not None and self.header is not None:
-            with suppress(*UNUSABLE):
-                known = {
-                    key: value for key, value in read(self._place)[1].items() if is_wanted(key) and key not in lines
-                }
-        all_lines = known | {key: value for key, value in lines.items() if value is not None}
-        size = len(_text(all_lines, header))
-        places.put(self._place, _text(all_lines, dict(header) | {_WHOLE: size}))
+            try:
+                known = {key: value for key, value in read(self._place)[1].items() if is_wanted(key)}
+            except UNUSABLE:
+                forget(self._place)  # the new lines alone would pass for all
+                return
+        text = _text({key: value for key, value in (known | dict(lines)).items() if value is not None})
+        places.put(self._place, text + _last(header, len(text)))
 
 
 def read(place: str) -> tuple[dict[str, Any], dict[str, str]]:
@@ -153,6 +151,9 @@ def _header(line: str) -> dict[str, Any]:
     return dict(header)
 
 
-def _text(lines: Mapping[str, str | None], header: Mapping[str, Any]) -> bytes:
-    each = (f"{key} {value or ''}\n" for key, value in lines.items())
-    return "".join([*each, f" {json.dumps(header)}\n"]).encode()
+def _text(lines: Mapping[str, str | None]) -> bytes:
+    return "".join(f"{key} {value or ''}\n" for key, value in lines.items()).encode()
+
+
+def _last(header: Mapping[str, Any], whole: int) -> bytes:
+    return f" {json.dumps({**header, _WHOLE: whole})}\n".encode()

@@ -143,6 +143,26 @@ def test_a_damaged_line_is_healed_by_the_next_change(
     assert catalog.read(tmp_path) == catalog.listed(journal.view())
 
 
+@pytest.mark.parametrize("small", [0, appended.SMALL])
+def test_lines_that_cannot_be_read_are_not_left_out(
+    journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: int
+) -> None:
+    """
+    Nobody read the list since a line was damaged: a change of another aggregate makes no list of that one alone.
+    """
+    monkeypatch.setattr(appended, "SMALL", small)
+    write(journal, replace(DEFINED, name="other"), aggregate="a2")
+    journal.tidy()
+    file = tmp_path / "_materializer/listing.json"
+    file.write_bytes(b"\xff" + file.read_bytes()[1:])
+
+    for comment in ("daily", "hourly"):
+        write(journal, Described(SPEC | {"comment": comment}))
+        journal.tidy()
+        assert catalog.read(tmp_path) in (None, catalog.listed(journal.view()))
+    assert ["bars", "other"] == [row.name for row in catalog.listed(journal.view())]
+
+
 def test_a_list_of_another_journal_is_not_used(journal: Journal, tmp_path: Path) -> None:
     """
     A journal that was put back has the same versions and other commits.
