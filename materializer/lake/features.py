@@ -1,14 +1,19 @@
-"""What a Delta table asks of its readers: the features of its protocol, and columns that need more than their type."""
+"""What a Delta table asks of its readers: the features of its protocol, columns that need more than their type, and old files."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from deltalake import DeltaTable
 from msgspec import Struct
 
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+JULIAN: Final = frozenset({b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"})
+"""What a writer says of old dates in the Julian calendar, by which statistics are not."""
 CATALOG_FEATURES: Final = frozenset({"catalogManaged", "catalogOwned", "catalogOwned-preview"})
 HARMLESS: Final = frozenset(
     {
@@ -81,3 +86,12 @@ def is_typed_by_others(table: DeltaTable, columns: Collection[str]) -> bool:
         if each["name"] in columns and _PADDED in each.get("metadata", {}):
             return True
     return False
+
+
+def has_old_times(footer: pq.FileMetaData) -> bool:
+    """Return whether Spark wrote a file's days before 1582 in the Julian calendar, which the library never uses."""
+    metadata = footer.metadata or {}
+    if metadata.keys() & JULIAN:
+        return True
+    version = metadata.get(b"org.apache.spark.version", b"3").decode(errors="replace")
+    return version.split(".")[0] in {"1", "2"}

@@ -27,7 +27,7 @@ from materializer.lake.capture.feed import MAX_CHANGE_FILES
 from materializer.lake.capture.int96 import why_misread
 from materializer.lake.extent import file_bounds, instants_of, time_column
 from materializer.lake.failures import failure, is_of_storage, translated
-from materializer.lake.features import features_of, is_typed_by_others
+from materializer.lake.features import features_of, has_old_times, is_typed_by_others
 from materializer.lake.hostile import refuse_irregular
 from materializer.lake.key_rows import having_keys, is_of_keys, values_of
 from materializer.lake.keys import Within
@@ -37,7 +37,6 @@ from materializer.lake.reads import ReadTable, fact, table_at
 from materializer.lake.rows import row_count, size_of
 from materializer.lake.span_rows import ReadLimit, ReadLimitError, rows_of_spans, scan_spans
 from materializer.lake.statistics import TimeColumn
-from materializer.lake.statistics_check import JULIAN
 from materializer.lake.table import DeltaFolder, open_table
 from materializer.lake.types import columns_of
 
@@ -163,7 +162,7 @@ def read_small_rows(
         with suppress(pa.ArrowException):  # caused by a column of another reader, or raised again below
             rows = _remembered(shared, found, columns, spans if is_exact else None, time, time_type, limit)
             return None if rows is None else plain(rows)
-    if any(_has_old_times(f.metadata) for f in found.rows.get_fragments()):
+    if any(has_old_times(f.metadata) for f in found.rows.get_fragments()):
         return None
     if is_exact:
         return plain(scan_spans(found.rows, columns, spans, time, time_type, limit))
@@ -218,7 +217,7 @@ def read_rows_of_keys(
         time_of = time_column(table, time, time_type)
         around = SpanSet.of(EVERYTHING) if open_column else spans
         files = _files_of(table, path, columns, around, time_of, max_opened, 1 << 62, values_of(names, keys))
-    if files is None or any(_has_old_times(f.metadata) for f in files.rows.get_fragments()):
+    if files is None or any(has_old_times(f.metadata) for f in files.rows.get_fragments()):
         return None
     dataset = files.rows
     wanted = list(dict.fromkeys([*columns, *names, time, *([open_column] if open_column else [])]))
@@ -286,7 +285,7 @@ def _remembered(
             part = rows.select(wanted)
             parts.append(part if index is None else rows_of_spans(part, index, time, time_type))
             continue
-        if _has_old_times(fragment.metadata):
+        if has_old_times(fragment.metadata):
             return None
         wide = [c for c in shared.wide(key, wanted) if c in schema.names]
         scanner = fragment.scanner(schema=schema, columns=wide, batch_readahead=1)
@@ -403,15 +402,6 @@ def _dataset(table: DeltaTable, path: str, wanted: Mapping[str, int]) -> _Files 
         dataset = ds.FileSystemDataset(fragments, pa.schema(table.schema().to_arrow()), form, system)
     table_id = str(table.metadata().id)
     return _Files(dataset, [(table_id, name, wanted[name]) for name in names]) if len(names) == len(wanted) else None
-
-
-def _has_old_times(footer: pq.FileMetaData) -> bool:
-    """Return whether Spark wrote a file's days before 1582 in the Julian calendar, which the library never uses."""
-    metadata = footer.metadata or {}
-    if metadata.keys() & JULIAN:
-        return True
-    version = metadata.get(b"org.apache.spark.version", b"3").decode(errors="replace")
-    return version.split(".")[0] in {"1", "2"}
 
 
 def read_small_kept(

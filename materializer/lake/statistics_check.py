@@ -14,13 +14,11 @@ from msgspec import Struct
 
 from materializer.lake import places
 from materializer.lake.failures import first_line, translated
-from materializer.lake.features import features_of
+from materializer.lake.features import JULIAN, features_of
 from materializer.lake.hostile import refuse_irregular, refuse_outside
 from materializer.lake.keys import coded, has_whole_text, statistic
 from materializer.lake.table import DeltaFolder
 
-JULIAN: Final = frozenset({b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"})
-"""What a writer says of old dates in the Julian calendar, by which statistics are not."""
 _BATCH: Final = 1 << 16
 """Rows that are in memory at once."""
 

@@ -27,23 +27,20 @@ class FeedSize(Struct, frozen=True):
         rows: Changed rows; an estimate where they are in too many files to count.
         bytes: Size of the files that hold them.
         files: Number of these files.
-        change_files: How many of them are files of the change feed.
-        commits: Number of the commits.
+        by_library: How many of them only the library reads: files of the change feed, and those of commits that removed files.
     """
 
     rows: int = 0
     bytes: int = 0
     files: int = 0
-    change_files: int = 0
-    commits: int = 1
+    by_library: int = 0
 
     def __add__(self, other: FeedSize) -> FeedSize:
         return FeedSize(
             self.rows + other.rows,
             self.bytes + other.bytes,
             self.files + other.files,
-            self.change_files + other.change_files,
-            self.commits + other.commits,
+            self.by_library + other.by_library,
         )
 
 
@@ -65,7 +62,7 @@ def by_worth(context: CaptureContext, run: Sequence[Commit], why_not: WhyNotRead
         ahead.learn(commit)
 
     def why(commits: Sequence[Commit]) -> str:
-        size = reduce(FeedSize.__add__, (sizes[c.version] for c in commits), FeedSize(commits=0))
+        size = reduce(FeedSize.__add__, (sizes[c.version] for c in commits), FeedSize())
         return why_not(size, lambda: _touched(ahead, commits))
 
     whole = why(run)
@@ -92,7 +89,7 @@ def _size(context: CaptureContext, commit: Commit, *, is_counted: bool) -> FeedS
         came[file.path] -= 0 if known is None else known.rows or 0
     rows = sum(map(abs, came.values()))
     if not commit.change_files:
-        return FeedSize(rows, size, number)
+        return FeedSize(rows, size, number, number if removed else 0)
     fed, number = sum(f.bytes for f in commit.change_files), len(commit.change_files)
     if not is_counted:
         return FeedSize(round(rows * min(1.0, fed / max(size, 1))), fed, number, number)

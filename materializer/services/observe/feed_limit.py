@@ -20,7 +20,6 @@ from materializer.core.refresh.price import RATES
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
 from materializer.errors import MaterializerError
 from materializer.journal.state import AggregateState
-from materializer.lake.capture.changed_rows import MANY
 from materializer.lake.capture.worth import FeedSize, WhyNotRead
 from materializer.lake.extent import Extent
 
@@ -35,7 +34,7 @@ ROW: Final = {ExecutorKind.LOCAL: 2e-6, ExecutorKind.SPARK: 1e-6}
 KEYED_ROW: Final = {ExecutorKind.LOCAL: 4e-6, ExecutorKind.SPARK: 2e-6}
 """The same if its key is recorded."""
 ADDED_FILE: Final = 1.5e-4
-"""Seconds that each added file of many commits takes, which are read one by one; see :func:`~materializer.lake.capture.changed_rows.inserted_rows`."""
+"""Seconds that each added file takes, which are read one by one; see :func:`~materializer.lake.capture.changed_rows.inserted_rows`."""
 ENGINE_ROW: Final = 3e-6
 """Seconds that an engine takes for a raw row, beside reading it."""
 
@@ -94,8 +93,7 @@ class FeedLimit(Struct, frozen=True):
 
     def _reading(self, size: FeedSize, executor: ExecutorKind) -> float:
         rates, row = RATES[executor], (KEYED_ROW if self.has_keys else ROW)[executor]
-        is_one_by_one = executor is ExecutorKind.LOCAL and size.commits >= MANY
-        one_by_one = size.files - size.change_files if is_one_by_one else 0
+        one_by_one = size.files - size.by_library if executor is ExecutorKind.LOCAL else 0
         files = one_by_one * ADDED_FILE + (size.files - one_by_one) * rates.file
         return size.rows * row + size.bytes * rates.byte + files
 

@@ -67,7 +67,7 @@ def test_a_feed_that_is_refused_is_not_read(trades, monkeypatch: pytest.MonkeyPa
     assert [3, 4, 5] == hours(found, Rung.FILES)
     assert ("versions 1 to 1 by file statistics: it is large",) == found.reasons
     ((size, touched),) = asked
-    assert (MANY_ROWS, 1, 0) == (size.rows, size.files, size.change_files)
+    assert (MANY_ROWS, 1, 0) == (size.rows, size.files, size.by_library)
     assert [(3 * HOUR, 6 * HOUR)] == [(s.start, s.end) for s in touched]
 
 
@@ -109,7 +109,7 @@ def test_updates_count_their_change_files(trades) -> None:
     sizes: list[FeedSize] = []
     captured(trades, 1, lambda size, _: sizes.append(size) or "")
 
-    assert [(6, 1)] == [(s.rows, s.change_files) for s in sizes]
+    assert [(6, 1)] == [(s.rows, s.by_library) for s in sizes]
 
 
 def test_nobody_knows_where_rows_lie_without_statistics(trades) -> None:

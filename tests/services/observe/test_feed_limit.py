@@ -41,8 +41,8 @@ def limit(rows: int, **options: Any) -> FeedLimit:
     return FeedLimit(**(given | options))
 
 
-def size(rows: int, files: int = 1, commits: int = 1) -> FeedSize:
-    return FeedSize(rows, rows * BYTES, files, 0, commits)
+def size(rows: int, files: int = 1, by_library: int = 0) -> FeedSize:
+    return FeedSize(rows, rows * BYTES, files, by_library)
 
 
 def why(found: FeedLimit, changed: FeedSize, span: Span | None = WHOLE, state: AggregateState = CLEAN) -> str:
@@ -176,9 +176,9 @@ def test_an_engine_is_told_which_rows_changed_if_it_has_to_be(options: dict[str,
     assert is_read == ("" == why(found, size(450_000)))
 
 
-def test_many_files_of_one_commit_are_dearer_than_those_of_many() -> None:
+def test_files_that_only_the_library_reads_are_dearer() -> None:
     """
-    The library reads those of one commit, and takes twice as long for each.
+    It takes twice as long for each, as where a commit removed files, too.
     """
-    assert why(limit(1_000_000), size(1_500, files=1_500))
-    assert not why(limit(1_000_000), size(1_500, files=1_500, commits=1_500))
+    assert why(limit(1_000_000), size(1_500, files=1_500, by_library=1_500))
+    assert not why(limit(1_000_000), size(1_500, files=1_500))

@@ -69,19 +69,23 @@ EACH: Final = [
 @pytest.mark.one_of(4)
 @COUNTED
 @pytest.mark.parametrize(("what", "change", "partitioned"), EACH)
-def test_five_aggregates_read_what_one_reads(
+def test_five_aggregates_read_no_more_than_one(
     tmp_path: Path, what: str, change: Callable[[Several], None] | None, partitioned: bool
 ) -> None:
     """
-    Files, openings and bytes of the source are the same for one aggregate and for five, whichever command refreshes them: the
-    first time, after late rows, and after corrections and deletions.
+    Five aggregates read the files of the source that one reads, and open them no more often, whichever command refreshes them: the
+    first time, after late rows, and after corrections and deletions. Files that were added whole, of tables without partitions,
+    are opened once for their changes and their rows; others for the library, which opens a file for each part that it reads.
     """
     one = read(tmp_path / "one", what, 1, change, partitioned=partitioned)
     five = read(tmp_path / "five", what, 5, change, partitioned=partitioned)
 
     assert one["files"]
-    assert (one["files"], one["openings"]) == (five["files"], five["openings"])
-    assert five["bytes"] == pytest.approx(one["bytes"], rel=0.02)  # a writer does not always write the same bytes
+    assert one["files"] == five["files"]
+    assert five["openings"] <= one["openings"]
+    assert five["bytes"] <= 1.02 * one["bytes"]  # a writer does not always write the same bytes
+    if change is not corrected and not partitioned:
+        assert five["openings"] <= 2 * five["files"]
 
 
 @COUNTED
