@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from msgspec import Struct
 
@@ -10,6 +11,9 @@ from materializer.errors import LeaseLostError, UnknownAggregateError
 from materializer.journal.folds import Folds
 from materializer.journal.state import AggregateState, NamedStates, States
 from materializer.journal.unreadable import Broken
+
+_NAMED: Final = 20
+"""Names that an error tells."""
 
 
 class View(Struct, frozen=True):
@@ -86,7 +90,8 @@ class View(Struct, frozen=True):
 
             names = sorted(s.name for s in self.states.values())
             near = get_close_matches(name.lower(), [n.lower() for n in names], n=1, cutoff=0.75)
-            known = ", ".join(names) or "none"
+            more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+            known = ", ".join(names[:_NAMED]) + more or "none"
             raise UnknownAggregateError(
                 f"there is no aggregate '{name}' in this lake (known: {known})",
                 hint=next(

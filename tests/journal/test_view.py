@@ -62,3 +62,13 @@ def test_builds_are_no_aggregates() -> None:
     assert view.build_of(view.named("b1")) is None
     with pytest.raises(UnknownAggregateError):
         view.named("of_7")
+
+
+def test_an_unknown_name_is_told_a_few_of_very_many() -> None:
+    """
+    Ten thousand names would fill a screen two hundred times.
+    """
+    with pytest.raises(UnknownAggregateError, match=r"known: Of_0, Of_1, .* and 480 more\)") as caught:
+        View.of(3, crowd(500)).named("another")
+
+    assert 20 == caught.value.message.count("Of_")

@@ -149,8 +149,16 @@ class CommandCall:
         if not names:
             from materializer.adapters.cli.render.status import StatusResult
 
-            self.output.announce(StatusResult(()))
+            self.output.announce(StatusResult((), no_folder=self.no_folder))
         return names
+
+    @property
+    def no_folder(self) -> str:
+        """The folder of the lake if it does not exist; "" if it does, and for a lake in an object store."""
+        from pathlib import Path
+
+        root = self.lake.root
+        return str(root) if isinstance(root, Path) and not root.exists() else ""
 
     def close(self) -> int:
         """Write the lists that were begun, and return the exit status."""

@@ -132,7 +132,8 @@ def read(
     try:
         data = json.loads(text)
     except json.JSONDecodeError as exc:
-        problem = Problem("suite.syntax", f"this is not JSON: {exc.msg}", "", file, exc.lineno, exc.colno)
+        hint = r"JSON writes a backslash twice, as in '\\d'" if exc.msg.startswith("Invalid \\escape") else ""
+        problem = Problem("suite.syntax", f"this is not JSON: {exc.msg}", hint, file, exc.lineno, exc.colno)
         raise DefinitionError([problem]) from None
     except RecursionError:
         raise DefinitionError([Problem("suite.syntax", "this is nested too deeply", "", file)]) from None

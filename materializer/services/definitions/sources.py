@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
@@ -98,11 +99,13 @@ class MissingFeed(Printed, Struct, frozen=True):
         source: Where it lies.
         statement: The statement that turns the feed on, in Spark SQL; it records changes from then on.
         saves: What a feed saves, in words.
+        python: The same for the package ``deltalake``, which needs no Spark; "" for a table of a catalog or an object store.
     """
 
     source: str
     statement: str
     saves: str = SAVES
+    python: str = ""
 
 
 def missing_feed(source: SourceIdentity, root: str) -> MissingFeed | None:
@@ -113,5 +116,6 @@ def missing_feed(source: SourceIdentity, root: str) -> MissingFeed | None:
     """
     if maker_of(source.path, root) or DeltaFolder.at(source.path).properties().get(FEED, "").lower() == "true":
         return None
-    table = source.name or f"delta.{quoted(source.path)}"
-    return MissingFeed(source.path, f"ALTER TABLE {table} SET TBLPROPERTIES ({FEED} = true)")
+    statement = f"ALTER TABLE {source.name or f'delta.{quoted(source.path)}'} SET TBLPROPERTIES ({FEED} = true)"
+    call = f'deltalake.DeltaTable({json.dumps(source.path)}).alter.set_table_properties({{"{FEED}": "true"}})'
+    return MissingFeed(source.path, statement, python="" if source.name or not places.is_local(source.path) else call)

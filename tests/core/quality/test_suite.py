@@ -64,6 +64,15 @@ def test_json_that_is_none_is_refused_with_its_place():
     assert ("expectations/x.json", 2, 3) == (problem.file, problem.line, problem.column)
 
 
+def test_a_single_backslash_is_told_how_it_is_written():
+    """
+    A pattern as people write it elsewhere is no JSON.
+    """
+    (problem,) = refused(r'{"expectations": [{"kwargs": {"regex": "\d"}}]}')
+
+    assert ("suite.syntax", True) == (problem.code, r"as in '\\d'" in problem.hint)
+
+
 @pytest.mark.parametrize(
     ("suite", "code", "says"),
     [

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
@@ -94,6 +95,16 @@ def test_doctor_says_it_once_for_each_source(lake: LocalLake) -> None:
     assert "days" == found.subject
     assert f"its source {lake.root}/plain, which hours reads, too, has no change feed" in found.message
     assert found.hint.startswith(statement(lake))
+
+
+def test_the_line_of_python_turns_it_on(lake: LocalLake) -> None:
+    """It is on a line of its own, too, and does what it says; then nothing is said any more."""
+    printed = run(lake, defining.apply, [str(written(lake, over_plain("hours", "1 hour")))])
+    [line] = [line.strip() for line in printed.split("\n") if "deltalake.DeltaTable(" in line]
+    eval(line, {"deltalake": deltalake})  # what a user would paste
+
+    assert [] == [f for f in lake.opened.doctor() if f.code == "doctor.no-feed"]
+    assert "true" == DeltaTable(str(lake.root / "plain")).metadata().configuration["delta.enableChangeDataFeed"]
 
 
 def test_the_statement_names_the_table_that_has_none(lake: LocalLake) -> None:

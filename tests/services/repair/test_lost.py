@@ -76,8 +76,17 @@ def test_status_without_a_journal_does_not_say_that_nothing_was_defined(
     assert "no aggregates are defined" not in told.out
     assert "journal.lost" in told.err
 
-    assert 0 == main(["status", "--lake", str(world.root / "other")])
-    assert "no aggregates are defined" in capsys.readouterr().out
+    other = world.root / "other"
+    for words in (["status"], ["refresh", "--all"]):
+        assert 0 == main([*words, "--lake", str(other)])
+        told = capsys.readouterr().out
+        assert "no aggregates are defined" in told
+        assert f"there is no folder {other}" in " ".join(told.split())
+    other.mkdir()
+    assert 0 == main(["status", "--lake", str(other)])
+    told = capsys.readouterr().out
+    assert "no aggregates are defined" in told
+    assert "there is no folder" not in told
 
 
 def test_definitions_lead_back_without_a_backup(world: World) -> None:

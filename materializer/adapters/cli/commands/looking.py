@@ -51,7 +51,8 @@ def status(call: CommandCall, name: MaybeName = None, *, now: Now = None) -> Non
     with uncollected():
         found, errors = tuple(call.lake.status(name, now)), call.lake.unusable() if name is None else []
         late = call.lake.lateness(name)
-        call.show(StatusResult(found, is_detailed=name is not None, sources=late, is_broken=bool(errors)))
+        nowhere = "" if found else call.no_folder
+        call.show(StatusResult(found, name is not None, late, is_broken=bool(errors), no_folder=nowhere))
     for error in errors:
         call.fail(error)
 

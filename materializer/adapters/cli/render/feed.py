@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 
 def feed_lines(feed: MissingFeed, width: int) -> Iterator[str]:
-    """Yield that a source has no change feed, what one saves, and the statement, on a line of its own to be copied."""
-    yield from wrapped(f"{feed.source} has no change feed; {feed.saves}. To turn it on, in Spark SQL:", width=width)
+    """Yield that a source has no change feed, what one saves, and the statements, each on a line of its own to be copied."""
+    where = "in Spark SQL or, without Spark, in Python" if feed.python else "in Spark SQL"
+    yield from wrapped(f"{feed.source} has no change feed; {feed.saves}. To turn it on, {where}:", width=width)
     yield f"    {feed.statement}"
+    if feed.python:
+        yield f"    {feed.python}"

@@ -41,13 +41,14 @@ _STATES = {
 class StatusResult(Result, frozen=True):
     """How fresh aggregates are, and how late the rows of their sources come.
 
-    *is_detailed* when one was asked for by name, *is_broken* where errors of the journal follow.
+    *is_detailed* when one was asked for by name, *is_broken* where errors of the journal follow, *no_folder* the folder of a lake that does not exist.
     """
 
     items: tuple[Status, ...]
     is_detailed: bool = False
     sources: tuple[SourceLateness, ...] = ()
     is_broken: bool = False
+    no_folder: str = ""
 
     def form(self) -> dict[str, Any]:
         return {
@@ -61,6 +62,8 @@ class StatusResult(Result, frozen=True):
             yield from labelled(_pairs(self.items[0]), width=width)
             return
         if not self.items:
+            if self.no_folder:
+                yield from wrapped(f"there is no folder {self.no_folder}: is the lake's name right?", width=width)
             if not self.is_broken:
                 yield "no aggregates are defined in this lake; 'materializer apply sql/' defines them"
             return
