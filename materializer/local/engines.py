@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 from msgspec import Struct
 
-from materializer.core.compiled.bucket_sql import instant_of_sql, slice_sql
+from materializer.core.compiled.bucket_sql import slice_sql
 from materializer.core.compiled.definition import SLICE, Definition, key_column
 from materializer.core.compiled.shown import SAME_SHARE, shown_values
 from materializer.core.engines.engine_query import END, PART, TIME
 from materializer.core.engines.engine_query import KNOWN_MAX as KNOWN
 from materializer.core.engines.work import ChangedKeys, Part, Work, frozen, joined, raw_spans
 from materializer.core.refresh.plan import MAX_SPANS, Plan
-from materializer.core.spec.table_names import quoted as spark_quoted
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.lake.span_rows import rows_of_spans
+from materializer.local.arrival import Rows
 from materializer.local.compiled_before import compiled
 from materializer.local.connection import Connection
 from materializer.local.forms import CARRIED, NUMBER, Forms, joined_query, results_query
@@ -62,7 +62,7 @@ class Results(Struct, frozen=True):
         last = _LAST if engine.params.end else TIME
         values = [f"min({TIME}) AS lo", f"max({last}) AS hi", f"max({TIME}) AS newest", "count(*) AS n"]
         found = self.connection.query(
-            f"SELECT {', '.join([*keys, *values])} FROM ({self._prepared('rows')}) "
+            f"SELECT {', '.join([*keys, *values])} FROM ({self._rows.prepared}) "
             f"GROUP BY {', '.join([*keys, _slice_of(TIME, engine.slice_ticks)])}"
         )
         if found.num_rows > most:
@@ -149,6 +149,8 @@ class Results(Struct, frozen=True):
             of_changes = source, work.added_after, plan.source_version, columns, spans
             return reader.read_changes(*of_changes, time, definition.time_type)
         by_columns = [name for name in names if name]
+        if definition.spec.lateness != "recompute":
+            return reader.read_arrivals(source, -1, plan.source_version, columns, time, definition.time_type)
         if work.only is None or len(by_columns) < len(names):
             return reader.read(source, plan.source_version, columns, spans, time, definition.time_type)
         keys = list({part.key: None for part in work.parts or ()})
@@ -165,7 +167,8 @@ class Results(Struct, frozen=True):
             replaced: These slices.
         """
         self.connection.register("rows", rows)
-        prepared = self._prepared("rows")
+        is_judged = self.definition.spec.lateness != "recompute"
+        prepared = self._rows.accepted(work.at) if is_judged else self._rows.prepared
         engine = self.definition.engine
         last = None if engine is None or work.since == NEG_INF else engine.params.lasts_from(work.since)
         if last is not None:  # what ended below the frozen boundary does not count
@@ -233,18 +236,9 @@ class Results(Struct, frozen=True):
     def _keys(self) -> list[str]:
         return [quoted(key_column(k.name)) for k in self.definition.spec.keys]
 
-    def _prepared(self, rows: str) -> str:
-        """Return SQL of the raw rows that count, with their time and keys."""
-        definition, forms = self.definition, self.forms
-        time = spark_quoted(definition.spec.time_column)
-        scope = Scope(forms.columns)
-        found = [compiled(f"{time} IS NOT NULL", scope).sql] + ([forms.where] if forms.where else [])
-        times = {TIME: time} | ({END: spark_quoted(self._end)} if self._end else {})
-        instants = {name: compiled(instant_of_sql(sql, definition.time_type), scope).sql for name, sql in times.items()}
-        made = [f"CAST({sql} AS BIGINT) AS {name}" for name, sql in instants.items()]
-        made += [f"{sql} AS {name}" for name, sql in zip(self._keys, forms.keys.values(), strict=True)]
-        inside = f"SELECT * FROM {rows} WHERE {' AND '.join(f'({t})' for t in found)}"
-        return f"SELECT *, {', '.join(made)} FROM ({inside})"
+    @property
+    def _rows(self) -> Rows:
+        return Rows(self.connection, self.definition, self.forms, "rows")
 
     def _part_rows(self, parts: Sequence[Part]) -> pa.Table:
         bounds = {

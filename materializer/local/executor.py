@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from materializer.core.compiled.definition import SLICE, Definition
 from materializer.core.engines.work import ChangedKeys, Work
 from materializer.core.refresh.plan import Plan, Recompute
-from materializer.core.time.spans import Span, SpanSet
+from materializer.core.time.spans import EVERYTHING, Span, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.local.finals import finalise
 from materializer.local.kinds import BUG, NotLocal, bugs_left_to_spark
@@ -22,6 +22,7 @@ from materializer.local.reading import LocalReader
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from materializer.core.engines.clock import ClosingClock
     from materializer.lake.computed import Computed, Fewer
     from materializer.local.forms import Forms
 
@@ -181,6 +182,64 @@ class LocalExecutor(LocalReader):
         with bugs_left_to_spark(), opened(self.memory) as connection:
             rows = self.read(source.path, version, columns, spans, time, definition.time_type)
             return Results(connection, definition, forms).changed(rows, most)
+
+    def newest_time(self, definition: Definition, source: SourceIdentity, version: int, most: int) -> int | None:
+        """Return the time of the source that closes windows, as Spark's ``newest_time`` does; the arguments are those of :meth:`rows_as_changes`.
+
+        Raises:
+            NotLocal: If Spark has to look.
+        """
+        from materializer.local.arrival import Rows
+        from materializer.local.connection import opened
+
+        engine = definition.engine
+        if definition.spec.lateness == "recompute" or engine is None or engine.params.arrival != "watermark":
+            found = self.rows_as_changes(definition, source, version, SpanSet.of(EVERYTHING), most)
+            if found is None:
+                raise NotLocal("more keys than are told apart here")
+            return found.newest
+        forms = self._known_forms(definition)
+        with bugs_left_to_spark(), opened(self.memory) as connection:
+            columns, time = list(forms.columns), definition.spec.time_column
+            rows = self.read_arrivals(source.path, -1, version, columns, time, definition.time_type)
+            connection.register("rows", rows)
+            return Rows(connection, definition, forms, "rows").submitted()
+
+    def late_rows(
+        self, definition: Definition, source: SourceIdentity, after: int, upto: int, at: ClosingClock
+    ) -> tuple[list[tuple[str, str]], pa.Table]:
+        """Return the columns of the source, and the rows that arrived in (after, upto] and were not accepted.
+
+        They have all columns of the source, ``_reason`` and ``_version``.
+
+        Raises:
+            NotLocal: If Spark has to look.
+        """
+        import pyarrow as pa
+
+        from materializer.core.engines.engine_query import VERSION
+        from materializer.core.engines.queries.arrival import LATE
+        from materializer.lake.table import DeltaFolder
+        from materializer.lake.types import columns_of
+        from materializer.local.arrival import COMMIT, PLACE, Rows
+        from materializer.local.connection import opened
+        from materializer.local.forms import NUMBER
+
+        forms, spec = self._known_forms(definition), definition.spec
+        of_time = spec.time_column, definition.time_type
+        with bugs_left_to_spark(), opened(self.memory) as connection:
+            with DeltaFolder.at(source.path).reading(upto) as table:
+                columns = columns_of(table.schema().to_json())
+            every = [name for name, _ in columns]
+            new = self.read_arrivals(source.path, after, upto, every, *of_time)
+            rows = [new.select([*forms.columns, COMMIT])]
+            if new.num_rows and after >= 0:
+                rows.append(self.read_arrivals(source.path, -1, after, list(forms.columns), *of_time))
+            known = pa.concat_tables(rows)
+            connection.register("rows", known.append_column(PLACE, pa.array(range(known.num_rows))))
+            found = Rows(connection, definition, forms, "rows").refused(at, after)
+        late = new.select(every).take(found[NUMBER])
+        return columns, late.append_column("_reason", found[LATE]).append_column("_version", found[VERSION])
 
     def _known_forms(self, definition: Definition) -> Forms:
         found = self._forms(definition)

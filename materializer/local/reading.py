@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from materializer.core.compiled.definition import SLICE, Definition, key_column
-from materializer.core.refresh.plan import INSERTED, OPENED
+from materializer.core.refresh.plan import CAME, INSERTED, OPENED
 from materializer.core.spec.spec import TimeType
-from materializer.core.time.spans import SpanSet
+from materializer.core.time.spans import EVERYTHING, SpanSet
 from materializer.local.kinds import NotLocal, TooLarge
 
 if TYPE_CHECKING:
@@ -154,6 +154,23 @@ class LocalReader(Struct):
         if images is None and with_images(rows, INSERTED).num_rows < rows.num_rows:
             raise NotLocal("changed rows where rows were only added when the plan was made")
         return self.bounded(plain(rows)).select(list(columns))
+
+    def read_arrivals(
+        self, path: str, after: int, upto: int, columns: Sequence[str], at: str, time_type: TimeType
+    ) -> pa.Table:
+        """Return every row that arrived in (after, upto], with ``_commit_version``; the errors are those of :meth:`read_changes`.
+
+        Args:
+            path: A table.
+            after: The version before the first one; -1 for all.
+            upto: The last version.
+            columns: Columns to return.
+            at: The time column.
+            time_type: The type of that column.
+        """
+        return self.read_changes(
+            path, after, upto, [*columns, "_commit_version"], SpanSet.of(EVERYTHING), at, time_type, CAME
+        )
 
     def read_results(
         self, definition: Definition, path: str, version: int, columns: Sequence[str], only: KeySlices

@@ -156,9 +156,39 @@ DEFINITIONS |= {
     "state of last rows": STATE | {"measures": LAST_ROWS, "keys": ["sym", "ratio"], "filter": "change > 0 OR n > 1"},
     "state of all rows": STATE | {"measures": ALL_ROWS, "keys": [], "where": "volume > 0 OR sym IS NULL"},
 }
+STRICT: dict[str, Any] = {"lateness": "strict"}
+DELAYED: dict[str, Any] = {"lateness": "delay", "accepted_delay": "4 minutes"}
+BY_ARRIVAL = {
+    "sessions, strict": SESSIONS | STRICT | {"where": "volume > 0 OR sym IS NULL"},
+    "tumbling, strict": SERIES | STRICT | {"window_size": "10 minutes", "measures": MERGED},
+    "tumbling from rows, strict": DEFINITIONS["tumbling"] | STRICT,
+    "hopping, delayed": DEFINITIONS["hopping"] | DELAYED | {"window_size": "10 minutes", "keys": ["sym", "ratio"]},
+    "filled, strict": DEFINITIONS["filled"] | STRICT,
+    "sizes, strict": DEFINITIONS["sizes"] | STRICT,
+    "grids of keys, delayed": DEFINITIONS["grids of keys"] | DELAYED,
+    "inner windows, strict": DEFINITIONS["inner windows"] | STRICT,
+    "forced, strict": DEFINITIONS["forced"] | STRICT,
+    "days, strict": DEFINITIONS["days"] | STRICT,
+    "days, delayed": DAYS | DELAYED | {"fill": "ffill", "keys": []},
+    "days that are filled on, delayed": DEFINITIONS["days that are filled on"] | DELAYED,
+    "nights that are forced, strict": NIGHTS | STRICT | {"force_trigger_time": "7 minutes"},
+    "panes, strict": DEFINITIONS["panes"] | STRICT | {"lag": "5 minutes", "discard_age": "2 hours"},
+    "panes from rows, strict": DEFINITIONS["panes from rows"] | STRICT | {"discard_age": "30 minutes"},
+    "state, strict": DEFINITIONS["state"] | STRICT,
+}
+DEFINITIONS |= BY_ARRIVAL
 EXECUTORS: tuple[Literal["local", "spark"], ...] = ("local", "spark")
 FEW = ("sessions", "filled")
-MORE_OF_FEW = ("days that are filled", "panes", "hops", "snapshots", "counts", "state")
+MORE_OF_FEW = (
+    "days that are filled",
+    "panes",
+    "hops",
+    "snapshots",
+    "counts",
+    "state",
+    "tumbling, strict",
+    "panes, strict",
+)
 
 
 class World:
@@ -216,7 +246,7 @@ class World:
         fields = ("strategy", "rows_read", "buckets", "partials_written", "rows_written")
         here, there = ([[getattr(r, f) for f in fields] for r in of] for of in reports.values())
         assert here == there
-        for table in ("output", "partials"):
+        for table in ("output", "partials", "quarantine"):
             local, by_spark = self.rows("local", table), self.rows("spark", table)
             assert len(local) == len(by_spark)
             assert [] == [(a, b) for a, b in zip(local, by_spark, strict=True) if not same(a, b)][:1]
@@ -225,9 +255,12 @@ class World:
     def rows(self, lake: str, table: str) -> list[dict[str, Any]]:
         """Return the rows of a table in some order that says nothing of what computed them."""
         folder = self.folder / lake / "made" / table
-        rows = DeltaTable(str(folder if table == "output" else next(folder.iterdir()))).to_pyarrow_table()
-        start = "window_start" if table == "output" else "w_start"
-        keys = [c for c in rows.column_names if c.removeprefix("k_") in {"sym", "name", "ratio", "at", "v_at"}]
+        if not folder.exists():
+            return []
+        rows = DeltaTable(str(next(folder.iterdir()) if table == "partials" else folder)).to_pyarrow_table()
+        start = {"output": "window_start", "partials": "w_start", "quarantine": "_version"}[table]
+        names = {"sym", "name", "ratio", "at", "v_at", "pane_index", "x_ordinal", "seq"}
+        keys = [c for c in rows.column_names if c.removeprefix("k_") in names]
         found: list[dict[str, Any]] = rows.sort_by([(c, "ascending") for c in (start, *keys)]).to_pylist()
         return found
 
