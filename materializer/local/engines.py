@@ -11,7 +11,7 @@ from msgspec import Struct
 from materializer.core.compiled.bucket_sql import slice_sql
 from materializer.core.compiled.definition import SLICE, Definition, key_column
 from materializer.core.compiled.shown import SAME_SHARE, shown_values
-from materializer.core.engines.engine_query import END, PART, TIME
+from materializer.core.engines.engine_query import CARRY, END, PART, TIME
 from materializer.core.engines.engine_query import KNOWN_MAX as KNOWN
 from materializer.core.engines.work import ChangedKeys, Part, Work, frozen, joined, raw_spans
 from materializer.core.refresh.plan import MAX_SPANS, Plan
@@ -20,10 +20,12 @@ from materializer.lake.span_rows import rows_of_spans
 from materializer.local.arrival import Rows
 from materializer.local.compiled_before import compiled
 from materializer.local.connection import Connection
-from materializer.local.forms import CARRIED, NUMBER, Forms, joined_query, results_query
+from materializer.local.forms import NUMBER, Forms, joined_query, results_query
 from materializer.local.forms import RAW as _RAW
 from materializer.local.forms import STORED as _PLACED
 from materializer.local.forms import TOUCHED as _TOUCHED
+from materializer.local.frozen import PARTS as _PARTS
+from materializer.local.frozen import Below
 from materializer.local.kinds import BIGINT, NotLocal, quoted
 from materializer.local.render import rendered
 from materializer.local.scope import Scope
@@ -37,7 +39,6 @@ _LAST: Final = f"greatest({TIME}, coalesce({END} - 1, {_FAR}))"
 """The last instant of an event that lasts."""
 _NEW: Final = "mz_new"
 _IDENTITY: Final = ("w_start", "w_end", "label", "x_ordinal")
-_PARTS: Final = "mz_parts"
 _STORED: Final = "mz_stored"
 
 
@@ -113,14 +114,15 @@ class Results(Struct, frozen=True):
         stored = f"SELECT {', '.join(map(quoted, self.forms.partials))} FROM {_STORED}"
         if work.parts == ():
             return stored, 0
-        return self.computed(self._raw(reader, source, plan, work, self._spans(work)), work, stored, replaced)
+        return self.computed(reader, source, partials, plan, work, stored, replaced)
 
-    def again(self, reader: LocalReader, source: str, plan: Plan, work: Work, spans: SpanSet) -> str:
+    def again(self, reader: LocalReader, source: str, partials: str, plan: Plan, work: Work, spans: SpanSet) -> str:
         """Return SQL of the results of some slices, all with revision 0, computed without looking at stored ones.
 
         Args:
             reader: Reads rows.
             source: The source, pinned to the plan's source version.
+            partials: Our partials table, of which only what the results go on from is read.
             plan: The plan.
             work: All work that has results in the slices.
             spans: The slices.
@@ -132,7 +134,7 @@ class Results(Struct, frozen=True):
         nothing = f"SELECT {columns} WHERE false"
         if work.parts == ():
             return nothing
-        return self.computed(self._raw(reader, source, plan, work, self._spans(work)), work, nothing, spans)[0]
+        return self.computed(reader, source, partials, plan, work, nothing, spans)[0]
 
     def _spans(self, work: Work) -> SpanSet:
         """Return where the raw rows of some work may begin."""
@@ -157,16 +159,30 @@ class Results(Struct, frozen=True):
         at = time, definition.time_type
         return reader.read_keys(source, plan.source_version, columns, spans, keys, by_columns, *at)
 
-    def computed(self, rows: pa.Table, work: Work, stored: str, replaced: SpanSet) -> tuple[str, int]:
+    def computed(
+        self,
+        reader: LocalReader,
+        source: str,
+        partials: str,
+        plan: Plan,
+        work: Work,
+        stored: str,
+        replaced: SpanSet,
+    ) -> tuple[str, int]:
         """Return SQL of all result rows of the slices that a plan replaces, and how many raw rows they were made from.
 
         Args:
-            rows: The rows of the source that may count.
-            work: The work.
+            reader: Reads rows.
+            source: The source.
+            partials: Our partials table.
+            plan: The plan.
+            work: Its work, or other.
             stored: SQL of the stored results of the replaced slices.
             replaced: These slices.
         """
-        self.connection.register("rows", rows)
+        self.connection.register("rows", self._raw(reader, source, plan, work, self._spans(work)))
+        below = Below(self.connection, self.definition, self.forms, work)
+        below.read(reader, partials, plan.partials.version)
         is_judged = self.definition.spec.lateness != "recompute"
         prepared = self._rows.accepted(work.at) if is_judged else self._rows.prepared
         engine = self.definition.engine
@@ -174,14 +190,16 @@ class Results(Struct, frozen=True):
         if last is not None:  # what ended below the frozen boundary does not count
             prepared = f"SELECT * FROM ({prepared}) WHERE {_LAST} >= {_clamped(last)}"
         if work.parts is None:
-            sql = f"SELECT *, 0 AS {PART}, NULL::BIGINT AS {KNOWN} FROM ({prepared})"
+            sql = below.going_on(f"SELECT *, 0 AS {PART}, NULL::BIGINT AS {KNOWN} FROM ({prepared})")
         else:
             self.connection.register(_PARTS, self._part_rows(work.parts))
-            sql = self._in_parts(prepared, self._carried(work))
+            sql = self._in_parts(prepared, below.carried)
         sql = f"SELECT *, row_number() OVER () AS {NUMBER} FROM ({sql})"
         # the rows that count are made once, because they are counted, too
         counted = self.connection.query(sql)
         self.connection.register(_RAW, counted)
+        if below.looks_back:
+            self.connection.register(_RAW, self.connection.query(below.looking_back()))
         if work.parts is not None:
             at = " AND ".join([*self._same_keys("s"), "s.w_start >= p.start"])
             inside = f"coalesce(s.w_start < p.stop, false) AS {_TOUCHED}"
@@ -189,12 +207,13 @@ class Results(Struct, frozen=True):
             self.connection.register(_PLACED, self.connection.query(placed))
         query: Query | None = None
         if work.added_after is None:
-            query = results_query(self.definition, self.forms, work.at, carried=self._carried(work))
+            going_on = below.carried, below.looks_back, below.before
+            query = results_query(self.definition, self.forms, work.at, *going_on)
         else:
             query = joined_query(self.definition, self.forms, work.at)
         if query is None:
             raise NotLocal("results that take no added rows")
-        found = self.connection.prepared(rendered(query))
+        found = self.connection.prepared(rendered(query, below.given))
         new, columns = self._stored(found), ", ".join(map(quoted, self.forms.partials))
         if work.parts is not None:
             mine = f"n.{PART} = p.{PART} AND n.w_start >= p.start AND n.w_start < p.stop"
@@ -211,17 +230,10 @@ class Results(Struct, frozen=True):
         """The column of the ends of events."""
         return None if self.definition.engine is None else self.definition.engine.params.end
 
-    def _carried(self, work: Work) -> tuple[str, ...]:
-        """Return the stored columns that hold the state before each part, for an engine with running state."""
-        engine = self.definition.engine
-        if engine is None or engine.params.resumes_from != "state" or not work.parts:
-            return ()
-        return tuple(name for name, _ in work.parts[0].carry)
-
     def _in_parts(self, prepared: str, carried: Sequence[str]) -> str:
         """Return SQL of the raw rows of the parts; an event that lasts may be in several."""
         state = "".join(
-            f", CAST(p.mz_c_{i} AS {self.forms.partials[name].duck}) AS {quoted(CARRIED + name)}"
+            f", CAST(p.mz_c_{i} AS {self.forms.partials[name].duck}) AS {quoted(CARRY + name)}"
             for i, name in enumerate(carried)
         )
         columns, same = f"r.*, p.{PART}, p.{KNOWN}{state}", self._same_keys("r")

@@ -89,6 +89,7 @@ class LocalExecutor(LocalReader):
         self,
         definition: Definition,
         source: SourceIdentity,
+        partials_path: str,
         plan: Plan,
         spans: SpanSet,
         *,
@@ -108,7 +109,9 @@ class LocalExecutor(LocalReader):
 
         forms = self._known_forms(definition)
         with bugs_left_to_spark(), opened(self.memory) as connection:
-            return Computation(self, connection, definition, forms, source, "", plan, hull, work).again(spans)
+            return Computation(self, connection, definition, forms, source, partials_path, plan, hull, work).again(
+                spans
+            )
 
     def finalise_committed(self, definition: Definition, path: str, version: int, spans: SpanSet) -> pa.Table:
         """Return the output rows of partials that are already committed, as Spark's ``finalise_committed`` does.

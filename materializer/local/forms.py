@@ -20,7 +20,7 @@ from materializer.local.typed import Typed, same_zero
 
 if TYPE_CHECKING:
     from materializer.core.engines.clock import ClosingClock
-    from materializer.core.engines.engine_query import EngineQuery
+    from materializer.core.engines.engine_query import Before, EngineQuery
     from materializer.core.query.nodes import Named, Query
 
 GROUPED: Final = frozenset(
@@ -55,8 +55,6 @@ ARRIVED: Final = "mz_arrived"
 """All rows that arrived, from which the query of an engine takes those that count."""
 NUMBER: Final = "mz_row"
 """A number of each row that the query of an engine takes, which puts rows in an order where all else is equal."""
-CARRIED: Final = "_carry_"
-"""Prefix of the columns with the state before a part."""
 
 
 class Forms(Struct, frozen=True):
@@ -177,7 +175,14 @@ def _why_not(definition: Definition) -> str:
     return ""
 
 
-def results_query(definition: Definition, forms: Forms, at: ClosingClock, *, carried: Sequence[str] = ()) -> Query:
+def results_query(
+    definition: Definition,
+    forms: Forms,
+    at: ClosingClock,
+    carried: Sequence[str] = (),
+    kept: bool = False,  # noqa: FBT001, FBT002 (the three go together)
+    before: Before | None = None,
+) -> Query:
     """Return the query of the results of an engine over rows that are called :data:`RAW`.
 
     Args:
@@ -185,12 +190,15 @@ def results_query(definition: Definition, forms: Forms, at: ClosingClock, *, car
         forms: Its local forms.
         at: The bounds that close windows.
         carried: The stored columns that hold the state before a part.
+        kept: Whether stored rows lie among them, on which functions look back.
+        before: The windows below a frozen boundary after which empty ones are filled, or None.
     """
     from materializer.core.engines.reactive_state import ARGUMENT
     from materializer.core.engines.registry import query_module
 
     e = query_of(definition)
-    query: Query = query_module(definition.spec.engine).rows(_raw(definition, forms, e, carried), e, at)
+    raw = raw_rows(definition, forms, e, carried, kept=kept)
+    query: Query = query_module(definition.spec.engine).rows(raw, replace(e, before=before), at)
     not_stored = {n for n in query.names if n.startswith(ARGUMENT) and n not in forms.partials}
     return query.without(*not_stored) if not_stored else query  # a table of an older version has no arguments
 
@@ -213,7 +221,7 @@ def joined_query(definition: Definition, forms: Forms, at: ClosingClock) -> Quer
     kinds |= {PART: "int", KNOWN_MAX: "bigint", TOUCHED: "boolean"}
     stored = Named(STORED, tuple(kinds.items())).where(TOUCHED)
     module = query_module(definition.spec.engine)
-    query: Query = module.joined(_raw(definition, forms, e), stored, stored_as, e, at)
+    query: Query = module.joined(raw_rows(definition, forms, e), stored, stored_as, e, at)
     return query
 
 
@@ -242,15 +250,27 @@ def _prepared(definition: Definition, forms: Forms, e: EngineQuery) -> dict[str,
     return kinds | dict(zip(e.keys, definition.key_types, strict=True))
 
 
-def _raw(definition: Definition, forms: Forms, e: EngineQuery, carried: Sequence[str] = ()) -> Named:
-    from materializer.core.engines.engine_query import CLOSED_ON_ARRIVAL, KNOWN_MAX, ORIGIN, PART
+def raw_rows(
+    definition: Definition,
+    forms: Forms,
+    e: EngineQuery,
+    carried: Sequence[str] = (),
+    *,
+    kept: bool = False,
+    is_numbered: bool = True,
+) -> Named:
+    """Return the rows that are called :data:`RAW`; the other arguments are those of :func:`results_query`."""
+    from materializer.core.engines.engine_query import CARRY, CLOSED_ON_ARRIVAL, KEPT, KNOWN_MAX, ORIGIN, PART
+    from materializer.core.engines.queries.frozen import looked_at
     from materializer.core.query.nodes import Named
 
     kinds = _prepared(definition, forms, e)
     if e.lateness != "recompute":
         kinds |= dict.fromkeys([CLOSED_ON_ARRIVAL, *([ORIGIN] if e.params.arrival == "panes" else [])], "bigint")
     kinds |= {PART: "int", KNOWN_MAX: "bigint"}
-    kinds |= {f"{CARRIED}{name}": forms.partials[name].text for name in carried} | {NUMBER: "bigint"}
+    kinds |= {f"{CARRY}{name}": forms.partials[name].text for name in carried}
+    kinds |= {f"{KEPT}{name}": forms.partials[name].text for name in (looked_at(e) if kept else ())}
+    kinds |= {NUMBER: "bigint"} if is_numbered else {}
     return Named(RAW, tuple(kinds.items()))
 
 
@@ -282,7 +302,7 @@ def _check_query(definition: Definition, forms: Forms, typed: _Typing) -> None:
         raise NotLocal(f"a column with the name {min(taken)}, which its query has, too")
     found = {name: kind for name, kind in rendered(query).kinds.items() if name != PART}
     if definition.engine is not None and definition.engine.params.resumes_from == "state":
-        going_on = results_query(definition, forms, ClosingClock(0, 0, 0), carried=carried_columns(definition))
+        going_on = results_query(definition, forms, ClosingClock(0, 0, 0), carried_columns(definition))
         if rendered(going_on).kinds != rendered(query).kinds:
             raise NotLocal("results of other types where they go on from a stored state")
     joined = joined_query(definition, forms, ClosingClock(0, 0, 0))

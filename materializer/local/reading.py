@@ -12,7 +12,7 @@ from msgspec import Struct
 from materializer.core.compiled.definition import SLICE, Definition, key_column
 from materializer.core.refresh.plan import CAME, INSERTED, OPENED
 from materializer.core.spec.spec import TimeType
-from materializer.core.time.spans import EVERYTHING, SpanSet
+from materializer.core.time.spans import EVERYTHING, NEG_INF, Span, SpanSet
 from materializer.local.kinds import NotLocal, TooLarge
 
 if TYPE_CHECKING:
@@ -171,6 +171,35 @@ class LocalReader(Struct):
         return self.read_changes(
             path, after, upto, [*columns, "_commit_version"], SpanSet.of(EVERYTHING), at, time_type, CAME
         )
+
+    def read_below(
+        self,
+        definition: Definition,
+        path: str,
+        version: int,
+        columns: Sequence[str],
+        bound: int,
+        keys: Sequence[Key] | None,
+    ) -> pa.Table:
+        """Return the stored results of an engine in the slices below a boundary, and maybe others.
+
+        Args:
+            definition: The definition.
+            path: Our partials table.
+            version: The version of that table.
+            columns: Columns to return.
+            bound: The boundary.
+            keys: The keys of the results; None for all.
+
+        Raises:
+            NotLocal: If Spark has to read them.
+        """
+        from materializer.lake.keys import why_not_recorded
+
+        names, spans = [key_column(k.name) for k in definition.spec.keys], SpanSet.of(Span(NEG_INF, bound))
+        if keys is None or not names or why_not_recorded(definition):
+            return self.read(path, version, columns, spans, SLICE, definition.time_type)
+        return self.read_keys(path, version, columns, spans, keys, names, SLICE, definition.time_type)
 
     def read_results(
         self, definition: Definition, path: str, version: int, columns: Sequence[str], only: KeySlices

@@ -311,14 +311,18 @@ def test_rows_that_went_unseen_are_refused_in_the_same_words(tmp_path: Path, spa
         assert said[0] == said[1]
 
 
+GOING_ON = (
+    *("sessions", "hopping", "filled", "forced", "grids of keys", "days that are filled", "days that are filled on"),
+    *("panes", "hops", "compressed hops", "snapshots", "counts of events", "state", "state of last rows"),
+    "state of all rows",
+)
+
+
 @pytest.mark.parametrize(
     "name",
     [
-        name if name in {"sessions", "snapshots"} else pytest.param(name, marks=pytest.mark.slow)
-        for name in (
-            *("sessions", "hopping", "days that are filled", "panes", "hops", "compressed hops", "snapshots"),
-            *("counts of events", "state of all rows"),
-        )
+        name if name in {"filled", "snapshots", "state"} else pytest.param(name, marks=pytest.mark.slow)
+        for name in GOING_ON
     ],
 )
 def test_both_executors_go_on_above_frozen_history(tmp_path: Path, spark: SparkSession, name: str) -> None:
@@ -336,49 +340,15 @@ def test_both_executors_go_on_above_frozen_history(tmp_path: Path, spark: SparkS
     DeltaTable(world.source).delete(f"ts < '{edge}' AND (until IS NULL OR until < '{edge}')")
     world.append(270, 420, 6)
     world.refresh()
+    at = datetime.fromtimestamp(world.lakes["local"].status("made")[0].frozen / 1_000_000, UTC) - START
+    edge_minute = int(at.total_seconds() // 60)
+    world.append(edge_minute, edge_minute + 5, 3)
+    world.refresh()
     world.append(100, 500, 3)
     world.refresh()
-
-
-def test_what_goes_on_from_frozen_history_is_left_to_spark(tmp_path: Path, spark: SparkSession) -> None:
-    """
-    Where windows are filled from one below the frozen boundary, the plan says Spark, and why; the local executor that was asked
-    for refuses.
-    """
-    world = World(tmp_path, spark, DEFINITIONS["filled"] | {"properties": {"source.retention": "2 hours"}}, seed=5)
-    world.append(0, 400, 60)
-    lake = world.lakes["local"]
-    lake.refresh("made")
-    assert lake.status("made")[0].frozen > NEG_INF
-    world.append(390, 420, 3)
-
-    with pytest.raises(NotLocalError, match="frozen"):
-        lake.refresh("made", executor="local")
-    assert ["spark"] == [run.plan.executor for run in lake.refresh("made").runs]
-    assert lake.verify("made").is_equal
-
-
-def test_state_above_frozen_history_needs_no_row_below_it(tmp_path: Path, spark: SparkSession) -> None:
-    """
-    Functions of the last rows are computed in the process where these lie above the frozen boundary, and running state always.
-    """
-    measures = {"at": "seq", "total": "cumsum(price / 7)", "smooth": "ema(price / 3, 2)"}
-    properties = {"properties": {"source.retention": "2 hours"}}
-    both = STATE | {"keys": [], "measures": measures | {"mean": "mavg(price / 3, 3)"}} | properties
-    world = World(tmp_path, spark, both, seed=7)
-    world.append(0, 400, 60)
-    world.lakes["local"].refresh("made", executor="local")
-    world.append(390, 420, 3)
-    world.lakes["local"].refresh("made", executor="local")
-    frozen = world.lakes["local"].status("made")[0].frozen
-    assert frozen > NEG_INF
-    at = datetime.fromtimestamp(frozen / 1_000_000, UTC) - START
-    world.append(int(at.total_seconds() // 60), int(at.total_seconds() // 60), 3)
-
-    with pytest.raises(NotLocalError, match="frozen"):
-        world.lakes["local"].refresh("made", executor="local")
-    assert ["spark"] == [run.plan.executor for run in world.lakes["local"].refresh("made").runs]
-    assert world.lakes["local"].verify("made").is_equal
+    world.append(250, 520, 3)
+    world.refresh(force=True)  # everything above the boundary
+    assert all(lake.verify("made").is_equal for lake in world.lakes.values())
 
 
 def test_a_column_that_the_query_has_too_is_left_to_spark(tmp_path: Path, spark: SparkSession) -> None:
