@@ -12,6 +12,7 @@ from materializer.core.compiled.definition import Definition
 from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.engine_query import END, TIME, VERSION
 from materializer.core.engines.queries import arrival
+from materializer.core.engines.work import Key, frozen
 from materializer.core.spec.table_names import quoted as spark_quoted
 from materializer.local.compiled_before import compiled
 from materializer.local.connection import Connection
@@ -29,6 +30,19 @@ PLACE: Final = "mz_place"
 
 
 _ANY: Final = "row_number() OVER ()"
+
+
+def looks_at_all(definition: Definition) -> bool:
+    """Return whether rows of other keys make a row late."""
+    return arrival.looks_at_all(query_of(definition).params)
+
+
+def keys_of(definition: Definition, rows: pa.Table) -> list[Key] | None:
+    """Return the keys of source rows, without which none of these is judged; None for all keys."""
+    names = definition.key_sources
+    if looks_at_all(definition) or not all(names):
+        return None
+    return list(dict.fromkeys(map(frozen, zip(*(rows[str(name)].to_pylist() for name in names), strict=True))))
 
 
 class Rows(Struct, frozen=True):

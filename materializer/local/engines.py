@@ -17,7 +17,7 @@ from materializer.core.engines.work import ChangedKeys, Part, Work, frozen, join
 from materializer.core.refresh.plan import MAX_SPANS, Plan
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.lake.span_rows import rows_of_spans
-from materializer.local.arrival import Rows
+from materializer.local.arrival import Rows, looks_at_all
 from materializer.local.compiled_before import compiled
 from materializer.local.connection import Connection
 from materializer.local.forms import NUMBER, Forms, joined_query, results_query
@@ -138,10 +138,11 @@ class Results(Struct, frozen=True):
 
     def _spans(self, work: Work) -> SpanSet:
         """Return where the raw rows of some work may begin."""
-        is_lasting = self._end is not None
         if work.parts is not None:
-            return raw_spans(work.parts, MAX_SPANS, last_long=is_lasting)
-        return SpanSet.of(Span(NEG_INF if is_lasting else work.since, POS_INF))
+            return raw_spans(work.parts, MAX_SPANS, last_long=self._end is not None)
+        engine = self.definition.engine
+        are_all = engine is not None and engine.params.lasts_from(work.since) is not None
+        return SpanSet.of(Span(NEG_INF if are_all else work.since, POS_INF))
 
     def _raw(self, reader: LocalReader, source: str, plan: Plan, work: Work, spans: SpanSet) -> pa.Table:
         """Return at least the raw rows of some work, and of other keys none where keys are columns; or those that were added."""
@@ -152,7 +153,9 @@ class Results(Struct, frozen=True):
             return reader.read_changes(*of_changes, time, definition.time_type)
         by_columns = [name for name in names if name]
         if definition.spec.lateness != "recompute":
-            return reader.read_arrivals(source, -1, plan.source_version, columns, time, definition.time_type)
+            is_of_all = work.parts is None or looks_at_all(definition)
+            keys = None if is_of_all else list({part.key: None for part in work.parts or ()})
+            return reader.read_arrivals(definition, source, -1, plan.source_version, columns, keys)
         if work.only is None or len(by_columns) < len(names):
             return reader.read(source, plan.source_version, columns, spans, time, definition.time_type)
         keys = list({part.key: None for part in work.parts or ()})

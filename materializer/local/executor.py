@@ -203,8 +203,7 @@ class LocalExecutor(LocalReader):
             return found.newest
         forms = self._known_forms(definition)
         with bugs_left_to_spark(), opened(self.memory) as connection:
-            columns, time = list(forms.columns), definition.spec.time_column
-            rows = self.read_arrivals(source.path, -1, version, columns, time, definition.time_type)
+            rows = self.read_arrivals(definition, source.path, -1, version, list(forms.columns), None)
             connection.register("rows", rows)
             return Rows(connection, definition, forms, "rows").submitted()
 
@@ -224,20 +223,20 @@ class LocalExecutor(LocalReader):
         from materializer.core.engines.queries.arrival import LATE
         from materializer.lake.table import DeltaFolder
         from materializer.lake.types import columns_of
-        from materializer.local.arrival import COMMIT, PLACE, Rows
+        from materializer.local.arrival import COMMIT, PLACE, Rows, keys_of
         from materializer.local.connection import opened
         from materializer.local.forms import NUMBER
 
-        forms, spec = self._known_forms(definition), definition.spec
-        of_time = spec.time_column, definition.time_type
+        forms = self._known_forms(definition)
         with bugs_left_to_spark(), opened(self.memory) as connection:
             with DeltaFolder.at(source.path).reading(upto) as table:
                 columns = columns_of(table.schema().to_json())
             every = [name for name, _ in columns]
-            new = self.read_arrivals(source.path, after, upto, every, *of_time)
+            new = self.read_arrivals(definition, source.path, after, upto, every, None)
             rows = [new.select([*forms.columns, COMMIT])]
             if new.num_rows and after >= 0:
-                rows.append(self.read_arrivals(source.path, -1, after, list(forms.columns), *of_time))
+                keys = keys_of(definition, new)
+                rows.append(self.read_arrivals(definition, source.path, -1, after, list(forms.columns), keys))
             known = pa.concat_tables(rows)
             connection.register("rows", known.append_column(PLACE, pa.array(range(known.num_rows))))
             found = Rows(connection, definition, forms, "rows").refused(at, after)

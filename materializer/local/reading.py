@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -126,6 +126,7 @@ class LocalReader(Struct):
         at: str,
         time_type: TimeType,
         images: Sequence[str] | None = None,
+        keep: Callable[[pa.Table], pa.Table] | None = None,
     ) -> pa.Table:
         """Return the changed rows of (after, upto] in some spans of a table.
 
@@ -138,6 +139,7 @@ class LocalReader(Struct):
             at: The time column.
             time_type: The type of that column.
             images: The images of rows that are returned; None where rows were only added.
+            keep: Returns those of the rows of a file that are wanted; None for all.
 
         Raises:
             NotLocal: If Spark has to read them, or rows were not only added.
@@ -147,7 +149,7 @@ class LocalReader(Struct):
         from materializer.lake.local_read import read_small_changes
         from materializer.lake.span_rows import rows_of_spans
 
-        found = read_small_changes(path, after, upto, columns, max_rows=self.rows, max_bytes=self.size)
+        found = read_small_changes(path, after, upto, columns, max_rows=self.rows, max_bytes=self.size, keep=keep)
         if found is None:
             raise NotLocal("changes that only Spark can read, or more of them than were expected")
         rows = rows_of_spans(found if images is None else with_images(found, images), spans, at, time_type)
@@ -156,21 +158,39 @@ class LocalReader(Struct):
         return self.bounded(plain(rows)).select(list(columns))
 
     def read_arrivals(
-        self, path: str, after: int, upto: int, columns: Sequence[str], at: str, time_type: TimeType
+        self,
+        definition: Definition,
+        path: str,
+        after: int,
+        upto: int,
+        columns: Sequence[str],
+        keys: Sequence[Key] | None,
     ) -> pa.Table:
-        """Return every row that arrived in (after, upto], with ``_commit_version``; the errors are those of :meth:`read_changes`.
+        """Return the rows that arrived in (after, upto], with ``_commit_version``; the errors are those of :meth:`read_changes`.
 
         Args:
-            path: A table.
+            definition: The definition.
+            path: Its source.
             after: The version before the first one; -1 for all.
             upto: The last version.
             columns: Columns to return.
-            at: The time column.
-            time_type: The type of that column.
+            keys: Rows of other keys are not wanted; None for all keys.
         """
-        return self.read_changes(
-            path, after, upto, [*columns, "_commit_version"], SpanSet.of(EVERYTHING), at, time_type, CAME
-        )
+        from materializer.lake.arrow import mask
+        from materializer.lake.key_rows import is_of_keys
+        from materializer.lake.keys import why_not_recorded
+
+        at, names = (definition.spec.time_column, definition.time_type), definition.key_sources
+        everywhere, wanted = SpanSet.of(EVERYTHING), [*columns, "_commit_version"]
+        found = [name for name in names if name]
+        if keys is None or not found or len(found) < len(names) or why_not_recorded(definition):
+            return self.read_changes(path, after, upto, wanted, everywhere, *at, CAME)
+        known = list(keys)
+
+        def keep(rows: pa.Table) -> pa.Table:
+            return rows.filter(mask(is_of_keys([rows[name] for name in found], known)))
+
+        return self.read_changes(path, after, upto, wanted, everywhere, *at, CAME, keep)
 
     def read_below(
         self,

@@ -312,7 +312,7 @@ def test_rows_that_went_unseen_are_refused_in_the_same_words(tmp_path: Path, spa
 
 
 GOING_ON = (
-    *("sessions", "hopping", "filled", "forced", "grids of keys", "days that are filled", "days that are filled on"),
+    *("sessions", "hopping", "filled", "forced", "days that are filled", "days that are filled on"),
     *("panes", "hops", "compressed hops", "snapshots", "counts of events", "state", "state of last rows"),
     "state of all rows",
 )

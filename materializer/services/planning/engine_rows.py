@@ -121,7 +121,10 @@ class EngineRows(Struct, frozen=True):
 
     def stored_across(self, version: int, bound: int) -> list[StoredResult]:
         """Return the stored results across an instant, joined into one."""
-        return self._windows.kept_across(self._partials, version, bound)
+        from materializer.lake import engine_rows
+
+        found = engine_rows.stored_across(self.budget, self._definition, self._partials, version, bound)
+        return self._windows.kept_across(self._partials, version, bound) if found is None else found
 
     @property
     def may_merge(self) -> bool:
