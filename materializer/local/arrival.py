@@ -37,6 +37,11 @@ def looks_at_all(definition: Definition) -> bool:
     return arrival.looks_at_all(query_of(definition).params)
 
 
+def has_watermark(definition: Definition) -> bool:
+    """Return whether the commits that brought rows move a watermark, where the order of arrival counts."""
+    return bool(query_of(definition).params.arrival == "watermark")
+
+
 def keys_of(definition: Definition, rows: pa.Table) -> list[Key] | None:
     """Return the keys of source rows, without which none of these is judged; None for all keys."""
     names = definition.key_sources
@@ -81,6 +86,11 @@ class Rows(Struct, frozen=True):
         """Return the number (their :data:`PLACE`), the reason and the commit of those that arrived after a version and do not count."""
         found = arrival.refused(self._judged(at, PLACE), query_of(self.definition), after)
         return self.connection.query(f"{self._sql(found.only(NUMBER, arrival.LATE, VERSION))} ORDER BY {NUMBER}")
+
+    def newest(self) -> int | None:
+        """Return the largest time of the rows that pass the filter."""
+        found: int | None = self.connection.query(f"SELECT max({TIME}) AS t FROM ({self.prepared})")["t"][0].as_py()
+        return found
 
     def submitted(self) -> int | None:
         """Return the time that set the newest watermark."""

@@ -186,26 +186,32 @@ class LocalExecutor(LocalReader):
             rows = self.read(source.path, version, columns, spans, time, definition.time_type)
             return Results(connection, definition, forms).changed(rows, most)
 
-    def newest_time(self, definition: Definition, source: SourceIdentity, version: int, most: int) -> int | None:
-        """Return the time of the source that closes windows, as Spark's ``newest_time`` does; the arguments are those of :meth:`rows_as_changes`.
+    def newest_time(self, definition: Definition, source: SourceIdentity, version: int) -> int | None:
+        """Return the time of the source that closes windows, as Spark's ``newest_time`` does.
+
+        Args:
+            definition: The definition of an engine.
+            source: The source.
+            version: The version of the source.
 
         Raises:
             NotLocal: If Spark has to look.
         """
-        from materializer.local.arrival import Rows
+        from materializer.local.arrival import Rows, has_watermark
         from materializer.local.connection import opened
 
-        engine = definition.engine
-        if definition.spec.lateness == "recompute" or engine is None or engine.params.arrival != "watermark":
-            found = self.rows_as_changes(definition, source, version, SpanSet.of(EVERYTHING), most)
-            if found is None:
-                raise NotLocal("more keys than are told apart here")
-            return found.newest
         forms = self._known_forms(definition)
+        columns, time = list(forms.columns), definition.spec.time_column
+        is_submitted = definition.spec.lateness != "recompute" and has_watermark(definition)
         with bugs_left_to_spark(), opened(self.memory) as connection:
-            rows = self.read_arrivals(definition, source.path, -1, version, list(forms.columns), None)
+            if is_submitted:
+                rows = self.read_arrivals(definition, source.path, -1, version, columns, None)
+            else:
+                everywhere = SpanSet.of(EVERYTHING)
+                rows = self.read(source.path, version, columns, everywhere, time, definition.time_type)
             connection.register("rows", rows)
-            return Rows(connection, definition, forms, "rows").submitted()
+            known = Rows(connection, definition, forms, "rows")
+            return known.submitted() if is_submitted else known.newest()
 
     def late_rows(
         self, definition: Definition, source: SourceIdentity, after: int, upto: int, at: ClosingClock

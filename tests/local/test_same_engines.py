@@ -347,7 +347,7 @@ def test_both_executors_go_on_above_frozen_history(tmp_path: Path, spark: SparkS
     world.append(100, 500, 3)
     world.refresh()
     world.append(250, 520, 3)
-    world.refresh(force=True)  # everything above the boundary
+    world.refresh(force=True)
     assert all(lake.verify("made").is_equal for lake in world.lakes.values())
 
 

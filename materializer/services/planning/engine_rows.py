@@ -77,7 +77,7 @@ class EngineRows(Struct, frozen=True):
         """Return the largest time of the source's rows that count, or the one that set the newest watermark; None without rows."""
         if (local := self._local) is not None:
             with suppress(NotLocal):
-                return local.newest_time(self._definition, self.aggregate.source, version, self.budget.changed)
+                return local.newest_time(self._definition, self.aggregate.source, version)
         return self._windows.newest_time(self._definition, self.aggregate.source, version)
 
     def first_time(self, version: int) -> int | None:
