@@ -21,7 +21,7 @@ from materializer.core.time.spans import EVERYTHING, SpanSet
 from materializer.errors import MaterializerError, StorageError
 from materializer.lake import places
 from materializer.lake.arrow import mask, plain
-from materializer.lake.capture.changed_rows import changed_in, changed_rows, kept_rows
+from materializer.lake.capture.changed_rows import changed_in, changed_rows, some_changed_rows
 from materializer.lake.capture.feed import MAX_CHANGE_FILES
 from materializer.lake.capture.int96 import why_misread
 from materializer.lake.extent import file_bounds, instants_of, time_column
@@ -111,7 +111,9 @@ def read_small_changes(
         if why_misread(path, after, run, columns_of(table.schema().to_json()), columns):
             return None
         wanted = [*columns, "_change_type"]
-        rows = kept_rows(table, path, run, wanted, keep) if keep else changed_rows(table, path, run, wanted, most)
+        rows = (
+            some_changed_rows(table, path, run, wanted, keep) if keep else changed_rows(table, path, run, wanted, most)
+        )
     return None if rows.num_rows > max_rows else rows
 
 

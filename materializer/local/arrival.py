@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 COMMIT: Final = "_commit_version"
 PLACE: Final = "mz_place"
-"""A column of rows that arrived, by which those that are refused are told."""
+"""A column of rows that arrived, by which those that are refused are known."""
 
 
 _ANY: Final = "row_number() OVER ()"
@@ -50,7 +50,7 @@ def keys_of(definition: Definition, rows: pa.Table) -> list[Key] | None:
     return list(dict.fromkeys(map(frozen, zip(*(rows[str(name)].to_pylist() for name in names), strict=True))))
 
 
-class Rows(Struct, frozen=True):
+class CountedRows(Struct, frozen=True):
     """Raw rows of one definition, which a connection has as a table.
 
     Args:

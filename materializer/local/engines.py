@@ -17,7 +17,7 @@ from materializer.core.engines.work import ChangedKeys, Part, Work, frozen, join
 from materializer.core.refresh.plan import MAX_SPANS, Plan
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.lake.span_rows import rows_of_spans
-from materializer.local.arrival import Rows, looks_at_all
+from materializer.local.arrival import CountedRows, looks_at_all
 from materializer.local.compiled_before import compiled
 from materializer.local.connection import Connection
 from materializer.local.forms import NUMBER, Forms, joined_query, results_query
@@ -252,8 +252,8 @@ class Results(Struct, frozen=True):
         return [quoted(key_column(k.name)) for k in self.definition.spec.keys]
 
     @property
-    def _rows(self) -> Rows:
-        return Rows(self.connection, self.definition, self.forms, "rows")
+    def _rows(self) -> CountedRows:
+        return CountedRows(self.connection, self.definition, self.forms, "rows")
 
     def _part_rows(self, parts: Sequence[Part]) -> pa.Table:
         bounds = {

@@ -197,7 +197,7 @@ class LocalExecutor(LocalReader):
         Raises:
             NotLocal: If Spark has to look.
         """
-        from materializer.local.arrival import Rows, has_watermark
+        from materializer.local.arrival import CountedRows, has_watermark
         from materializer.local.connection import opened
 
         forms = self._known_forms(definition)
@@ -210,7 +210,7 @@ class LocalExecutor(LocalReader):
                 everywhere = SpanSet.of(EVERYTHING)
                 rows = self.read(source.path, version, columns, everywhere, time, definition.time_type)
             connection.register("rows", rows)
-            known = Rows(connection, definition, forms, "rows")
+            known = CountedRows(connection, definition, forms, "rows")
             return known.submitted() if is_submitted else known.newest()
 
     def late_rows(
@@ -229,7 +229,7 @@ class LocalExecutor(LocalReader):
         from materializer.core.engines.queries.arrival import LATE
         from materializer.lake.table import DeltaFolder
         from materializer.lake.types import columns_of
-        from materializer.local.arrival import COMMIT, PLACE, Rows, keys_of
+        from materializer.local.arrival import COMMIT, PLACE, CountedRows, keys_of
         from materializer.local.connection import opened
         from materializer.local.forms import NUMBER
 
@@ -245,7 +245,7 @@ class LocalExecutor(LocalReader):
                 rows.append(self.read_arrivals(definition, source.path, -1, after, list(forms.columns), keys))
             known = pa.concat_tables(rows)
             connection.register("rows", known.append_column(PLACE, pa.array(range(known.num_rows))))
-            found = Rows(connection, definition, forms, "rows").refused(at, after)
+            found = CountedRows(connection, definition, forms, "rows").refused(at, after)
         late = new.select(every).take(found[NUMBER])
         return columns, late.append_column("_reason", found[LATE]).append_column("_version", found[VERSION])
 

@@ -180,7 +180,7 @@ def results_query(
     forms: Forms,
     at: ClosingClock,
     carried: Sequence[str] = (),
-    kept: bool = False,  # noqa: FBT001, FBT002 (the three go together)
+    looks_back: bool = False,  # noqa: FBT001, FBT002 (the three go together)
     before: Before | None = None,
 ) -> Query:
     """Return the query of the results of an engine over rows that are called :data:`RAW`.
@@ -190,14 +190,14 @@ def results_query(
         forms: Its local forms.
         at: The bounds that close windows.
         carried: The stored columns that hold the state before a part.
-        kept: Whether stored rows lie among them, on which functions look back.
+        looks_back: Whether stored rows lie among them, on which functions look back.
         before: The windows below a frozen boundary after which empty ones are filled, or None.
     """
     from materializer.core.engines.reactive_state import ARGUMENT
     from materializer.core.engines.registry import query_module
 
     e = query_of(definition)
-    raw = raw_rows(definition, forms, e, carried, kept=kept)
+    raw = taken_rows(definition, forms, e, carried, looks_back=looks_back)
     query: Query = query_module(definition.spec.engine).rows(raw, replace(e, before=before), at)
     not_stored = {n for n in query.names if n.startswith(ARGUMENT) and n not in forms.partials}
     return query.without(*not_stored) if not_stored else query  # a table of an older version has no arguments
@@ -221,7 +221,7 @@ def joined_query(definition: Definition, forms: Forms, at: ClosingClock) -> Quer
     kinds |= {PART: "int", KNOWN_MAX: "bigint", TOUCHED: "boolean"}
     stored = Named(STORED, tuple(kinds.items())).where(TOUCHED)
     module = query_module(definition.spec.engine)
-    query: Query = module.joined(raw_rows(definition, forms, e), stored, stored_as, e, at)
+    query: Query = module.joined(taken_rows(definition, forms, e), stored, stored_as, e, at)
     return query
 
 
@@ -250,17 +250,18 @@ def _prepared(definition: Definition, forms: Forms, e: EngineQuery) -> dict[str,
     return kinds | dict(zip(e.keys, definition.key_types, strict=True))
 
 
-def raw_rows(
+def taken_rows(
     definition: Definition,
     forms: Forms,
     e: EngineQuery,
     carried: Sequence[str] = (),
     *,
-    kept: bool = False,
+    looks_back: bool = False,
     is_numbered: bool = True,
 ) -> Named:
     """Return the rows that are called :data:`RAW`; the other arguments are those of :func:`results_query`."""
-    from materializer.core.engines.engine_query import CARRY, CLOSED_ON_ARRIVAL, KEPT, KNOWN_MAX, ORIGIN, PART
+    from materializer.core.engines.engine_query import CARRY, CLOSED_ON_ARRIVAL, KNOWN_MAX, ORIGIN, PART
+    from materializer.core.engines.engine_query import STORED as LOOKED_AT
     from materializer.core.engines.queries.frozen import looked_at
     from materializer.core.query.nodes import Named
 
@@ -269,7 +270,7 @@ def raw_rows(
         kinds |= dict.fromkeys([CLOSED_ON_ARRIVAL, *([ORIGIN] if e.params.arrival == "panes" else [])], "bigint")
     kinds |= {PART: "int", KNOWN_MAX: "bigint"}
     kinds |= {f"{CARRY}{name}": forms.partials[name].text for name in carried}
-    kinds |= {f"{KEPT}{name}": forms.partials[name].text for name in (looked_at(e) if kept else ())}
+    kinds |= {f"{LOOKED_AT}{name}": forms.partials[name].text for name in (looked_at(e) if looks_back else ())}
     kinds |= {NUMBER: "bigint"} if is_numbered else {}
     return Named(RAW, tuple(kinds.items()))
 

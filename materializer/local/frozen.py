@@ -12,7 +12,7 @@ from materializer.core.engines.queries import frozen
 from materializer.core.engines.work import Work, continues
 from materializer.core.query.nodes import Named, Query
 from materializer.local.connection import Connection
-from materializer.local.forms import RAW, Forms, query_of, raw_rows
+from materializer.local.forms import RAW, Forms, query_of, taken_rows
 from materializer.local.kinds import quoted
 from materializer.local.render import rendered
 
@@ -82,17 +82,17 @@ class Below:
         """Return SQL of all raw rows above the boundary with the state below it, where nothing but this is computed."""
         if not (self.is_any and self._is_whole):
             return raw
-        rows = Named(RAW, raw_rows(self._definition, self._forms, self._e, is_numbered=False).columns)
+        rows = Named(RAW, taken_rows(self._definition, self._forms, self._e, is_numbered=False).columns)
         carried = carried_columns(self._definition)
         found = frozen.going_on(rows, self._stored, self._e, self._work.since, carried)
         return self._connection.prepared(rendered(found, {RAW: raw}))
 
     def looking_back(self) -> str:
         """Return SQL of the rows that are called :data:`RAW`, and of the stored rows on which functions look back."""
-        rows = raw_rows(self._definition, self._forms, self._e, self.carried)
-        kept = frozen.kept_before(self._stored, self._e, self.carried, self._parts)
+        rows = taken_rows(self._definition, self._forms, self._e, self.carried)
+        before = frozen.rows_before(self._stored, self._e, self.carried, self._parts)
         types = {name: kind.text for name, kind in self._forms.partials.items()}
-        return self._connection.prepared(rendered(frozen.looking_back(rows, kept, self._e, types), self.given))
+        return self._connection.prepared(rendered(frozen.looking_back(rows, before, self._e, types), self.given))
 
     @property
     def _is_whole(self) -> bool:

@@ -36,7 +36,7 @@ VERSION: Final = "_version"
 ORIGIN: Final = "_origin"
 CARRY: Final = "_carry_"
 """Prefix of the columns with the state before a part."""
-KEPT: Final = "_kept_"
+STORED: Final = "_kept_"
 """Prefix of the columns of stored rows, which come before the raw rows so that functions can look back on them."""
 COUNTS: Final = (("n", "count(1)"), ("first_t", f"min({TIME})"), ("last_t", f"max({TIME})"))
 """The number of rows of a group, and its first and last time."""

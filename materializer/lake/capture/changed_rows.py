@@ -101,7 +101,7 @@ def changed_rows(table: DeltaTable, path: str, run: Sequence[Commit], columns: S
     return pa.concat_tables(found)
 
 
-def kept_rows(
+def some_changed_rows(
     table: DeltaTable, path: str, run: Sequence[Commit], columns: Sequence[str], keep: Callable[[pa.Table], pa.Table]
 ) -> pa.Table:
     """Return some of the changed rows of a run; a file is left behind before the next one is read.

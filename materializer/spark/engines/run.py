@@ -117,22 +117,22 @@ def everything(
     return found if spans == SpanSet.of(EVERYTHING) else c.kept_partials(definition, found, spans)
 
 
-def going_on(definition: Definition, raw: DataFrame, kept: DataFrame, since: int) -> DataFrame:
+def going_on(definition: Definition, raw: DataFrame, stored: DataFrame, since: int) -> DataFrame:
     """Return prepared *raw* rows from a frozen boundary on, with the state of their key's last result before it.
 
     A session that began below the boundary owns the rows within its gap, whether it counts them or not; they are left out.
-    Cumulative functions resume from ``_carry_<column>``; the other functions look back on the rows of :func:`kept_before`.
+    Cumulative functions resume from ``_carry_<column>``; the other functions look back on the rows of :func:`looking_back`.
 
     Args:
         definition: The definition.
         raw: Raw rows, none before *since*.
-        kept: The stored rows that begin before *since*.
+        stored: The stored rows that begin before *since*.
         since: The frozen boundary.
     """
     query = frozen.going_on(
-        named("raw", raw), named("stored", kept), EngineQuery.of(definition), since, carried_columns(definition)
+        named("raw", raw), named("stored", stored), EngineQuery.of(definition), since, carried_columns(definition)
     )
-    return rendered(query, {"raw": raw, "stored": kept})
+    return rendered(query, {"raw": raw, "stored": stored})
 
 
 def looks_back(definition: Definition) -> bool:
@@ -140,13 +140,13 @@ def looks_back(definition: Definition) -> bool:
     return bool(engine_of(definition).params.lookback)
 
 
-def kept_before(definition: Definition, raw: DataFrame, kept: DataFrame, parts: DataFrame | None) -> DataFrame:
-    """Return prepared *raw* rows and, before those of each key, its last *kept* rows, on which functions look back.
+def looking_back(definition: Definition, raw: DataFrame, stored: DataFrame, parts: DataFrame | None) -> DataFrame:
+    """Return prepared *raw* rows and, before those of each key, its last *stored* rows, on which functions look back.
 
     Args:
         definition: The definition.
         raw: Raw rows, none below the frozen boundary.
-        kept: The stored rows that begin below the boundary.
+        stored: The stored rows that begin below the boundary.
         parts: The ranges whose rows would reach below the boundary, from :func:`part_frame`; None for everything.
 
     Shape:
@@ -155,27 +155,27 @@ def kept_before(definition: Definition, raw: DataFrame, kept: DataFrame, parts: 
     """
     e, types = EngineQuery.of(definition), dict(definition.partial_columns)
     carried = [name.removeprefix(CARRY) for name in raw.columns if name.startswith(CARRY)]
-    found = frozen.kept_before(named("stored", kept), e, carried, None if parts is None else named("parts", parts))
+    found = frozen.rows_before(named("stored", stored), e, carried, None if parts is None else named("parts", parts))
     query = frozen.looking_back(named("raw", raw), found, e, types)
-    return rendered(query, {"raw": raw, "stored": kept} | ({} if parts is None else {"parts": parts}))
+    return rendered(query, {"raw": raw, "stored": stored} | ({} if parts is None else {"parts": parts}))
 
 
-def windows_before(definition: Definition, kept: DataFrame, parts: DataFrame | None) -> DataFrame:
-    """Return the last of the *kept* windows of each key; empty windows are filled after it.
+def windows_before(definition: Definition, stored: DataFrame, parts: DataFrame | None) -> DataFrame:
+    """Return the last of the *stored* windows of each key; empty windows are filled after it.
 
     Args:
         definition: The definition.
-        kept: The stored rows that begin before a frozen boundary.
+        stored: The stored rows that begin before a frozen boundary.
         parts: The ranges to compute, from :func:`part_frame`; None for everything.
 
     Shape:
-        Keys, ``_part``, ``w_start``, ``v_<measure>``, ``n``, ``first_t``, and ``last_t``: the newest time of the key in *kept*.
+        Keys, ``_part``, ``w_start``, ``v_<measure>``, ``n``, ``first_t``, and ``last_t``: the newest time of the key in *stored*.
         Grain: keys, ``_part``.
     """
     query = frozen.windows_before(
-        named("stored", kept), EngineQuery.of(definition), None if parts is None else named("parts", parts)
+        named("stored", stored), EngineQuery.of(definition), None if parts is None else named("parts", parts)
     )
-    return rendered(query, {"stored": kept} | ({} if parts is None else {"parts": parts}))
+    return rendered(query, {"stored": stored} | ({} if parts is None else {"parts": parts}))
 
 
 def part_frame(spark: SparkSession, definition: Definition, parts: Sequence[Part]) -> DataFrame:

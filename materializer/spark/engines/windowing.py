@@ -198,7 +198,7 @@ class Windowing:
         if not run.looks_back(definition) or not reaches_below(work):
             return raw
         parts = parts if parts is None else parts.where(f"_mz_raw_start <= {since}L")
-        return run.kept_before(definition, raw, self._below(path, version, since), parts)
+        return run.looking_back(definition, raw, self._below(path, version, since), parts)
 
     def _below(self, path: str, version: int | None, since: int) -> DataFrame:
         reader = self._spark.read.format("delta")

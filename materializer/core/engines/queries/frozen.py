@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from materializer.core.engines.engine_query import CARRY, KEPT, PART, TIME, EngineQuery
+from materializer.core.engines.engine_query import CARRY, PART, STORED, TIME, EngineQuery
 from materializer.core.engines.reactive_state import ORDINAL
 from materializer.core.query.nodes import Named, Query, Union
 from materializer.core.spec.table_names import quoted
@@ -34,7 +34,7 @@ def going_on(raw: Query, stored: Query, e: EngineQuery, since: int, carried: Seq
     """Return raw rows from the boundary on, with the state of their key's last result before it.
 
     A session that began below the boundary owns the rows within its gap, whether it counts them or not; they are left out.
-    Cumulative functions resume from ``_carry_<column>``; the other functions look back on the rows of :func:`kept_before`.
+    Cumulative functions resume from ``_carry_<column>``; the other functions look back on the rows of :func:`rows_before`.
 
     Args:
         raw: Raw rows, none before *since*.
@@ -77,7 +77,7 @@ def windows_before(stored: Query, e: EngineQuery, parts: Query | None) -> Query:
     return placed.select(*keys, *((name, f"{_LAST}.{quoted(name)}") for name in columns), ("last_t", "last_t"))
 
 
-def kept_before(stored: Query, e: EngineQuery, carried: Sequence[str], parts: Query | None) -> Query:
+def rows_before(stored: Query, e: EngineQuery, carried: Sequence[str], parts: Query | None) -> Query:
     """Return the last stored rows of each key, on which functions look back, as raw rows with nothing else.
 
     Args:
@@ -97,22 +97,22 @@ def kept_before(stored: Query, e: EngineQuery, carried: Sequence[str], parts: Qu
     return last.select(
         *((name, quoted(name)) for name in e.groups),
         (TIME, "w_start"),
-        *((KEPT + name, quoted(name)) for name in looked_at(e)),
+        *((STORED + name, quoted(name)) for name in looked_at(e)),
         *((CARRY + name, quoted(CARRY + name)) for name in carried),
     )
 
 
-def looking_back(raw: Query, kept: Query, e: EngineQuery, types: Mapping[str, str]) -> Query:
-    """Return raw rows and those of :func:`kept_before`; what only a stored row has is null in a raw row.
+def looking_back(raw: Query, before: Query, e: EngineQuery, types: Mapping[str, str]) -> Query:
+    """Return raw rows and those of :func:`rows_before`; what only a stored row has is null in a raw row.
 
     Args:
         raw: The raw rows.
-        kept: The stored rows.
+        before: The stored rows.
         e: The definition.
         types: Type of each column of the partials table.
     """
-    nothing = ((KEPT + name, f"CAST(NULL AS {types[name]})") for name in looked_at(e))
-    return Union((raw.add(*nothing), kept))
+    nothing = ((STORED + name, f"CAST(NULL AS {types[name]})") for name in looked_at(e))
+    return Union((raw.add(*nothing), before))
 
 
 def looked_at(e: EngineQuery) -> list[str]:

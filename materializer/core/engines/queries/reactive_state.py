@@ -8,7 +8,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from materializer.core.engines.clock import ClosingClock
-from materializer.core.engines.engine_query import CARRY, KEPT, TIME, EngineQuery
+from materializer.core.engines.engine_query import CARRY, STORED, TIME, EngineQuery
 from materializer.core.engines.reactive_state import ARGUMENT, AT, FUNCTIONS, ORDINAL, ReactiveState, call_column
 from materializer.core.query.nodes import Folded, Frame, Named, Query
 from materializer.core.spec.table_names import quoted
@@ -207,7 +207,7 @@ def rows(raw: Named, e: EngineQuery, at: ClosingClock) -> Query:  # noqa: ARG001
     for frame, functions in calls.frames.items():
         found = found.over(e.groups, order, *functions, frame=frame)
     found = found.add(*calls.outputs)
-    if KEPT + ORDINAL in raw.names:
+    if STORED + ORDINAL in raw.names:
         found = found.where(_is_raw())
     if calls.folds:
         found = found.only(*_needed(found, e, calls)).fold(e.groups, _PLACE, calls.folds)
@@ -215,12 +215,12 @@ def rows(raw: Named, e: EngineQuery, at: ClosingClock) -> Query:  # noqa: ARG001
 
 
 def _order(raw: Named, e: EngineQuery) -> list[str]:
-    place = KEPT + ORDINAL
+    place = STORED + ORDINAL
     return [e.order[0], *([place] if place in raw.names else []), *e.order[1:]]
 
 
 def _is_raw() -> str:
-    return f"{quoted(KEPT + ORDINAL)} IS NULL"
+    return f"{quoted(STORED + ORDINAL)} IS NULL"
 
 
 def _argument(i: int) -> str:
@@ -230,11 +230,11 @@ def _argument(i: int) -> str:
 def _numbered(raw: Named, e: EngineQuery, *, has_carry: bool) -> Query:
     """Return rows with the arguments of calls, their position in their part, and whether the state has to count them."""
     p: ReactiveState = e.params
-    order, has_stored = _order(raw, e), KEPT + ORDINAL in raw.names
+    order, has_stored = _order(raw, e), STORED + ORDINAL in raw.names
     tests = [f"coalesce({TIME} > {quoted(CARRY + AT)}, true)"] * has_carry + [_is_raw()] * has_stored
     arguments = [(_argument(i), text) for i, (_, text, _) in enumerate(p.calls)]
     if has_stored:  # the columns of a stored row are gone, so that its stored argument stands for the text
-        stored = {text: quoted(KEPT + name) for text, name in p.arguments.items()}
+        stored = {text: quoted(STORED + name) for text, name in p.arguments.items()}
         arguments = [
             (name, f"CASE WHEN {_is_raw()} THEN {text}\n ELSE {stored.get(text, 'NULL')} END")
             for name, text in arguments

@@ -102,15 +102,15 @@ def test_functions_look_back_on_the_last_stored_rows(spark: SparkSession, execut
     carrying = Named("raw", (*RAW.columns, ("_carry_x_s0", "double")))
     raw: Rows = [("a", 110, 0, 3.0)]
 
-    kept = frozen.kept_before(STATES, of(STATE), ["x_s0"], None)
-    whole = frozen.looking_back(carrying, kept, of(STATE), types)
+    before = frozen.rows_before(STATES, of(STATE), ["x_s0"], None)
+    whole = frozen.looking_back(carrying, before, of(STATE), types)
     assert found(executor, spark, whole, {carrying: raw, STATES: OF_STATE}) == [
         ("a", 110, 0, 3.0, None, None),
         ("a", 20, 0, 3.0, 2, 0.3),
         (None, 30, 0, 4.0, 1, 0.4),
     ]
 
-    of_parts = frozen.kept_before(STATES, of(STATE), ["x_s0"], PARTS)
+    of_parts = frozen.rows_before(STATES, of(STATE), ["x_s0"], PARTS)
     rows = found(executor, spark, of_parts, {STATES: OF_STATE, PARTS: [(7, "a", 5.0), (8, "b", 6.0)]})
     assert rows == [("a", 7, 20, 2, 0.3, 5.0)]
 
