@@ -259,14 +259,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--lane", choices=["driver", "spark"], help="who commits; without it Spark does in every fourth"
     )
     parser.add_argument("--trace", action="store_true", help="where a history failed, too")
+    parser.add_argument("--minutes", type=float, default=1e9, help="begin no history after so many minutes")
     args = parser.parse_args(argv)
     names = args.engine or list(CUT if args.frozen else BY_ARRIVAL if args.arriving else DEFINITIONS)
     seen: Counter[str] = Counter()
-    failed, began = 0, time.perf_counter()
+    failed, run, began = 0, 0, time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="engines-") as folder:
         options = {"spark.master": "local[2]", "spark.sql.shuffle.partitions": "2", "spark.sql.warehouse.dir": folder}
         spark = session.start(Config(spark=SparkConfig(profile="long", options=options)))
         for i in range(args.histories):
+            if time.perf_counter() - began > 60 * args.minutes:
+                break
+            run += 1
             name, seed = names[i % len(names)], args.seed + i
             home = Path(folder) / f"{name}-{seed}"
             home.mkdir()
@@ -284,7 +288,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 if args.trace:
                     traceback.print_exc()
     print(*(f"{count:6} {what}" for what, count in sorted(seen.items())), sep="\n")
-    print(f"{args.histories} histories, {failed} failed, {time.perf_counter() - began:.0f} s")
+    print(f"{run} histories, {failed} failed, {time.perf_counter() - began:.0f} s")
     return 1 if failed else 0
 
 
