@@ -10,18 +10,21 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pt
+from msgspec import Struct
 
 from materializer.budget import Budget
 from materializer.core.compiled.definition import SLICE, Definition, key_column
+from materializer.core.engines.base import WindowEngine
 from materializer.core.engines.ranges import NO_TIME, StoredOfKey, StoredResult
 from materializer.core.engines.work import ChangedKeys, Key, frozen, joined
-from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, SpanSet
+from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
 from materializer.lake.arrow import mask
 from materializer.lake.extent import instants_of
 from materializer.lake.key_rows import codes_of
 from materializer.lake.keys import why_not_recorded
-from materializer.lake.local_read import read_rows_of_keys, read_small_changes, read_small_kept
+from materializer.lake.local_read import read_rows_of_keys, read_small_changes, read_small_kept, read_small_rows
 
 STORED: Final = ("w_start", "w_end", "first_t", "last_t", "is_final", "n")
 """The columns of a :class:`StoredResult`."""
@@ -237,6 +240,95 @@ def keys_over(budget: Budget, definition: Definition, path: str, version: int, s
     is_over = (at < len(stop)) & (first[np.minimum(at, len(stop) - 1)] <= rows["w_end"].to_numpy())
     over = rows.filter(mask(is_over))
     return list(dict.fromkeys(_keys_of([over[n] for n in names], over.num_rows)))
+
+
+class Progress(Struct, frozen=True):
+    """How far the stored results have progressed.
+
+    Args:
+        changing: Start of the first result in a span that is open or reaches dirt; None if there is none.
+        last: Start of the last closed result of a key; the earliest of these starts over all keys.
+        days: (first start, number) of the windows of each key and trading day in the span; empty unless days are filled.
+    """
+
+    changing: int | None
+    last: int | None
+    days: Sequence[tuple[int, int]]
+
+    def unsettled(self, params: WindowEngine, inside: Span) -> int | None:
+        """Return the start of the first result in the span that may still change, or still appear; None if there is none."""
+        start, end, pending = max(inside.start, _FIRST), min(inside.end, _LAST), None
+        if params.fills_by_day:
+            pending = params.first_unfilled(self.days)
+        elif self.last is not None and params.fills_on:
+            pending = params.filled_after(self.last)
+        coming = None if pending is None else max(pending, start)
+        return min((t for t in (self.changing, coming) if t is not None and t < end), default=None)
+
+
+def progress(
+    budget: Budget, definition: Definition, path: str, version: int, inside: Span, dirty: int
+) -> Progress | None:
+    """Return how far the stored results have progressed in a span; None if Spark has to look.
+
+    Args:
+        budget: What the driver holds.
+        definition: The definition.
+        path: The partials table of the definition.
+        version: The version of the partials table.
+        inside: The span from the present frozen boundary to the proposed one; only results that begin in it count.
+        dirty: The first dirty instant at or after the end of *inside*. A result that reaches it may change, like an open one.
+    """
+    params: WindowEngine | None = None if definition.engine is None else definition.engine.params
+    assert params is not None
+    names = [key_column(k.name) for k in definition.spec.keys]
+    columns = [*names, "w_start", "w_end", "is_final"]
+    rows = _few_rows(budget, definition, path, version, columns, None if params.fills_on else SpanSet.of(inside))
+    if rows is None:
+        return None
+    may_change = pc.or_(pc.invert(rows["is_final"]), pc.greater_equal(rows["w_end"], min(dirty, _LAST)))
+    start, end = max(inside.start, _FIRST), min(inside.end, _LAST)
+    lies = pc.and_(pc.greater_equal(rows["w_start"], start), pc.less(rows["w_start"], end))
+    changing = pc.min(rows.filter(pc.and_(lies, may_change))["w_start"]).as_py()
+    by_key = rows.filter(rows["is_final"]).group_by(names).aggregate([("w_start", "max")])
+    days: list[tuple[int, int]] = []
+    if params.fills_by_day and params.calendar is not None:
+        own = rows.filter(lies)
+        day = pa.array([params.calendar.day_from(t) for t in own["w_start"].to_pylist()], pa.int64())
+        by_day = own.append_column("_day", day).group_by([*names, "_day"])
+        found = by_day.aggregate([("w_start", "min"), ("w_start", "count")])
+        days = list(zip(found["w_start_min"].to_pylist(), found["w_start_count"].to_pylist(), strict=True))
+    return Progress(changing, pc.min(by_key["w_start_max"]).as_py(), days)
+
+
+def stored_across(
+    budget: Budget, definition: Definition, path: str, version: int, bound: int
+) -> list[StoredResult] | None:
+    """Return one result that covers all stored results which begin before an instant and end after it, none without; None if Spark has to look."""
+    below = SpanSet.of(Span(NEG_INF, bound))
+    rows = _few_rows(budget, definition, path, version, ["w_start", "w_end"], below)
+    if rows is None:
+        return None
+    across = rows.filter(pc.and_(pc.less(rows["w_start"], bound), pc.greater(rows["w_end"], bound)))
+    if not across.num_rows:
+        return []
+    return [StoredResult(pc.min(across["w_start"]).as_py(), pc.max(across["w_end"]).as_py(), None, None, True, 0)]
+
+
+def _few_rows(
+    budget: Budget, definition: Definition, path: str, version: int, columns: Sequence[str], spans: SpanSet | None
+) -> pa.Table | None:
+    """Return a few columns of at least the stored results in the slices of some spans; None if they are in too many rows."""
+    return read_small_rows(
+        path,
+        version,
+        columns,
+        spans,
+        time=SLICE,
+        time_type=definition.time_type,
+        max_rows=budget.rows,
+        max_bytes=1 << 62,
+    )
 
 
 def small_table(

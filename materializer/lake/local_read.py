@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from msgspec import Struct
@@ -22,7 +20,7 @@ from materializer.core.time.spans import EVERYTHING, SpanSet
 from materializer.errors import MaterializerError, StorageError
 from materializer.lake import places
 from materializer.lake.arrow import mask, plain
-from materializer.lake.capture.changed_rows import changed_rows
+from materializer.lake.capture.changed_rows import changed_in, changed_rows, some_changed_rows
 from materializer.lake.capture.feed import MAX_CHANGE_FILES
 from materializer.lake.capture.int96 import why_misread
 from materializer.lake.extent import file_bounds, instants_of, time_column
@@ -31,9 +29,8 @@ from materializer.lake.features import features_of, has_old_times, is_typed_by_o
 from materializer.lake.hostile import refuse_irregular
 from materializer.lake.key_rows import having_keys, is_of_keys, values_of
 from materializer.lake.keys import Within
-from materializer.lake.log import Commit
 from materializer.lake.predicates import SpanIndex, inside
-from materializer.lake.reads import ReadTable, fact, table_at
+from materializer.lake.reads import ReadTable, table_at
 from materializer.lake.rows import row_count, size_of
 from materializer.lake.span_rows import ReadLimit, ReadLimitError, rows_of_spans, scan_spans
 from materializer.lake.statistics import TimeColumn
@@ -72,7 +69,14 @@ def _left_to_spark(
 
 @_left_to_spark
 def read_small_changes(
-    path: str, after: int, upto: int, columns: Sequence[str], *, max_rows: int, max_bytes: int
+    path: str,
+    after: int,
+    upto: int,
+    columns: Sequence[str],
+    *,
+    max_rows: int,
+    max_bytes: int,
+    keep: Callable[[pa.Table], pa.Table] | None = None,
 ) -> pa.Table | None:
     """Return the changed rows of (after, upto] with every image; None if Spark has to read them.
 
@@ -83,6 +87,7 @@ def read_small_changes(
         columns: Columns to return, in addition to ``_change_type``.
         max_rows: Maximum number of rows in the files that hold the changes, by their statistics.
         max_bytes: Maximum size of these files.
+        keep: Returns those of the rows of a file that are wanted; None for all.
     """
     folder = DeltaFolder.at(path)
     run = folder.commits(after, upto)
@@ -95,7 +100,7 @@ def read_small_changes(
     size = sum(f.bytes for c in run for f in c.change_files or [f for f in (*c.adds, *c.removes) if f.data_change])
     if size > max_bytes or sum(len(c.change_files) for c in run) > MAX_CHANGE_FILES:
         return None
-    most = sum(_changed_in(path, c) for c in run)
+    most = sum(changed_in(path, c) for c in run)
     if most > max_rows:
         return None
     with folder.reading(upto) as table:
@@ -103,20 +108,11 @@ def read_small_changes(
             return None
         if why_misread(path, after, run, columns_of(table.schema().to_json()), columns):
             return None
-        rows = changed_rows(table, path, run, [*columns, "_change_type"], most)
+        wanted = [*columns, "_change_type"]
+        rows = (
+            some_changed_rows(table, path, run, wanted, keep) if keep else changed_rows(table, path, run, wanted, most)
+        )
     return None if rows.num_rows > max_rows else rows
-
-
-def _changed_in(path: str, commit: Commit) -> int:
-    """Return the number of changed rows of a commit, by the footers of the files that hold them."""
-    if not commit.change_files:
-        return sum(f.rows or 0 for f in (*commit.adds, *commit.removes) if f.data_change)
-    return sum(_footer_rows(path, f.path) for f in commit.change_files)
-
-
-def _footer_rows(path: str, name: str) -> int:
-    file = f"{path}/{unquote(name)}"
-    return fact(path, ("rows", name), lambda: int(pq.read_metadata(places.opened(file)).num_rows))
 
 
 @_left_to_spark

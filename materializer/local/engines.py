@@ -8,22 +8,24 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 from msgspec import Struct
 
-from materializer.core.compiled.bucket_sql import instant_of_sql, slice_sql
+from materializer.core.compiled.bucket_sql import slice_sql
 from materializer.core.compiled.definition import SLICE, Definition, key_column
 from materializer.core.compiled.shown import SAME_SHARE, shown_values
-from materializer.core.engines.engine_query import END, PART, TIME
+from materializer.core.engines.engine_query import CARRY, END, PART, TIME
 from materializer.core.engines.engine_query import KNOWN_MAX as KNOWN
 from materializer.core.engines.work import ChangedKeys, Part, Work, frozen, joined, raw_spans
 from materializer.core.refresh.plan import MAX_SPANS, Plan
-from materializer.core.spec.table_names import quoted as spark_quoted
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.lake.span_rows import rows_of_spans
+from materializer.local.arrival import CountedRows, looks_at_all
 from materializer.local.compiled_before import compiled
 from materializer.local.connection import Connection
-from materializer.local.forms import CARRIED, NUMBER, Forms, joined_query, results_query
+from materializer.local.forms import NUMBER, Forms, joined_query, results_query
 from materializer.local.forms import RAW as _RAW
 from materializer.local.forms import STORED as _PLACED
 from materializer.local.forms import TOUCHED as _TOUCHED
+from materializer.local.frozen import PARTS as _PARTS
+from materializer.local.frozen import Below
 from materializer.local.kinds import BIGINT, NotLocal, quoted
 from materializer.local.render import rendered
 from materializer.local.scope import Scope
@@ -37,7 +39,6 @@ _LAST: Final = f"greatest({TIME}, coalesce({END} - 1, {_FAR}))"
 """The last instant of an event that lasts."""
 _NEW: Final = "mz_new"
 _IDENTITY: Final = ("w_start", "w_end", "label", "x_ordinal")
-_PARTS: Final = "mz_parts"
 _STORED: Final = "mz_stored"
 
 
@@ -62,7 +63,7 @@ class Results(Struct, frozen=True):
         last = _LAST if engine.params.end else TIME
         values = [f"min({TIME}) AS lo", f"max({last}) AS hi", f"max({TIME}) AS newest", "count(*) AS n"]
         found = self.connection.query(
-            f"SELECT {', '.join([*keys, *values])} FROM ({self._prepared('rows')}) "
+            f"SELECT {', '.join([*keys, *values])} FROM ({self._rows.prepared}) "
             f"GROUP BY {', '.join([*keys, _slice_of(TIME, engine.slice_ticks)])}"
         )
         if found.num_rows > most:
@@ -113,14 +114,15 @@ class Results(Struct, frozen=True):
         stored = f"SELECT {', '.join(map(quoted, self.forms.partials))} FROM {_STORED}"
         if work.parts == ():
             return stored, 0
-        return self.computed(self._raw(reader, source, plan, work, self._spans(work)), work, stored, replaced)
+        return self.computed(reader, source, partials, plan, work, stored, replaced)
 
-    def again(self, reader: LocalReader, source: str, plan: Plan, work: Work, spans: SpanSet) -> str:
+    def again(self, reader: LocalReader, source: str, partials: str, plan: Plan, work: Work, spans: SpanSet) -> str:
         """Return SQL of the results of some slices, all with revision 0, computed without looking at stored ones.
 
         Args:
             reader: Reads rows.
             source: The source, pinned to the plan's source version.
+            partials: Our partials table, of which only what the results go on from is read.
             plan: The plan.
             work: All work that has results in the slices.
             spans: The slices.
@@ -132,14 +134,15 @@ class Results(Struct, frozen=True):
         nothing = f"SELECT {columns} WHERE false"
         if work.parts == ():
             return nothing
-        return self.computed(self._raw(reader, source, plan, work, self._spans(work)), work, nothing, spans)[0]
+        return self.computed(reader, source, partials, plan, work, nothing, spans)[0]
 
     def _spans(self, work: Work) -> SpanSet:
         """Return where the raw rows of some work may begin."""
-        is_lasting = self._end is not None
         if work.parts is not None:
-            return raw_spans(work.parts, MAX_SPANS, last_long=is_lasting)
-        return SpanSet.of(Span(NEG_INF if is_lasting else work.since, POS_INF))
+            return raw_spans(work.parts, MAX_SPANS, last_long=self._end is not None)
+        engine = self.definition.engine
+        are_all = engine is not None and engine.params.lasts_from(work.since) is not None
+        return SpanSet.of(Span(NEG_INF if are_all else work.since, POS_INF))
 
     def _raw(self, reader: LocalReader, source: str, plan: Plan, work: Work, spans: SpanSet) -> pa.Table:
         """Return at least the raw rows of some work, and of other keys none where keys are columns; or those that were added."""
@@ -149,36 +152,57 @@ class Results(Struct, frozen=True):
             of_changes = source, work.added_after, plan.source_version, columns, spans
             return reader.read_changes(*of_changes, time, definition.time_type)
         by_columns = [name for name in names if name]
+        if definition.spec.lateness != "recompute":
+            is_of_all = work.parts is None or looks_at_all(definition)
+            keys = None if is_of_all else list({part.key: None for part in work.parts or ()})
+            return reader.read_arrivals(definition, source, -1, plan.source_version, columns, keys)
         if work.only is None or len(by_columns) < len(names):
             return reader.read(source, plan.source_version, columns, spans, time, definition.time_type)
         keys = list({part.key: None for part in work.parts or ()})
         at = time, definition.time_type
         return reader.read_keys(source, plan.source_version, columns, spans, keys, by_columns, *at)
 
-    def computed(self, rows: pa.Table, work: Work, stored: str, replaced: SpanSet) -> tuple[str, int]:
+    def computed(
+        self,
+        reader: LocalReader,
+        source: str,
+        partials: str,
+        plan: Plan,
+        work: Work,
+        stored: str,
+        replaced: SpanSet,
+    ) -> tuple[str, int]:
         """Return SQL of all result rows of the slices that a plan replaces, and how many raw rows they were made from.
 
         Args:
-            rows: The rows of the source that may count.
-            work: The work.
+            reader: Reads rows.
+            source: The source.
+            partials: Our partials table.
+            plan: The plan.
+            work: Its work, or other.
             stored: SQL of the stored results of the replaced slices.
             replaced: These slices.
         """
-        self.connection.register("rows", rows)
-        prepared = self._prepared("rows")
+        self.connection.register("rows", self._raw(reader, source, plan, work, self._spans(work)))
+        below = Below(self.connection, self.definition, self.forms, work)
+        below.read(reader, partials, plan.partials.version)
+        is_judged = self.definition.spec.lateness != "recompute"
+        prepared = self._rows.accepted(work.at) if is_judged else self._rows.prepared
         engine = self.definition.engine
         last = None if engine is None or work.since == NEG_INF else engine.params.lasts_from(work.since)
         if last is not None:  # what ended below the frozen boundary does not count
             prepared = f"SELECT * FROM ({prepared}) WHERE {_LAST} >= {_clamped(last)}"
         if work.parts is None:
-            sql = f"SELECT *, 0 AS {PART}, NULL::BIGINT AS {KNOWN} FROM ({prepared})"
+            sql = below.going_on(f"SELECT *, 0 AS {PART}, NULL::BIGINT AS {KNOWN} FROM ({prepared})")
         else:
             self.connection.register(_PARTS, self._part_rows(work.parts))
-            sql = self._in_parts(prepared, self._carried(work))
+            sql = self._in_parts(prepared, below.carried)
         sql = f"SELECT *, row_number() OVER () AS {NUMBER} FROM ({sql})"
         # the rows that count are made once, because they are counted, too
         counted = self.connection.query(sql)
         self.connection.register(_RAW, counted)
+        if below.looks_back:
+            self.connection.register(_RAW, self.connection.query(below.looking_back()))
         if work.parts is not None:
             at = " AND ".join([*self._same_keys("s"), "s.w_start >= p.start"])
             inside = f"coalesce(s.w_start < p.stop, false) AS {_TOUCHED}"
@@ -186,12 +210,13 @@ class Results(Struct, frozen=True):
             self.connection.register(_PLACED, self.connection.query(placed))
         query: Query | None = None
         if work.added_after is None:
-            query = results_query(self.definition, self.forms, work.at, carried=self._carried(work))
+            going_on = below.carried, below.looks_back, below.before
+            query = results_query(self.definition, self.forms, work.at, *going_on)
         else:
             query = joined_query(self.definition, self.forms, work.at)
         if query is None:
             raise NotLocal("results that take no added rows")
-        found = self.connection.prepared(rendered(query))
+        found = self.connection.prepared(rendered(query, below.given))
         new, columns = self._stored(found), ", ".join(map(quoted, self.forms.partials))
         if work.parts is not None:
             mine = f"n.{PART} = p.{PART} AND n.w_start >= p.start AND n.w_start < p.stop"
@@ -208,17 +233,10 @@ class Results(Struct, frozen=True):
         """The column of the ends of events."""
         return None if self.definition.engine is None else self.definition.engine.params.end
 
-    def _carried(self, work: Work) -> tuple[str, ...]:
-        """Return the stored columns that hold the state before each part, for an engine with running state."""
-        engine = self.definition.engine
-        if engine is None or engine.params.resumes_from != "state" or not work.parts:
-            return ()
-        return tuple(name for name, _ in work.parts[0].carry)
-
     def _in_parts(self, prepared: str, carried: Sequence[str]) -> str:
         """Return SQL of the raw rows of the parts; an event that lasts may be in several."""
         state = "".join(
-            f", CAST(p.mz_c_{i} AS {self.forms.partials[name].duck}) AS {quoted(CARRIED + name)}"
+            f", CAST(p.mz_c_{i} AS {self.forms.partials[name].duck}) AS {quoted(CARRY + name)}"
             for i, name in enumerate(carried)
         )
         columns, same = f"r.*, p.{PART}, p.{KNOWN}{state}", self._same_keys("r")
@@ -233,18 +251,9 @@ class Results(Struct, frozen=True):
     def _keys(self) -> list[str]:
         return [quoted(key_column(k.name)) for k in self.definition.spec.keys]
 
-    def _prepared(self, rows: str) -> str:
-        """Return SQL of the raw rows that count, with their time and keys."""
-        definition, forms = self.definition, self.forms
-        time = spark_quoted(definition.spec.time_column)
-        scope = Scope(forms.columns)
-        found = [compiled(f"{time} IS NOT NULL", scope).sql] + ([forms.where] if forms.where else [])
-        times = {TIME: time} | ({END: spark_quoted(self._end)} if self._end else {})
-        instants = {name: compiled(instant_of_sql(sql, definition.time_type), scope).sql for name, sql in times.items()}
-        made = [f"CAST({sql} AS BIGINT) AS {name}" for name, sql in instants.items()]
-        made += [f"{sql} AS {name}" for name, sql in zip(self._keys, forms.keys.values(), strict=True)]
-        inside = f"SELECT * FROM {rows} WHERE {' AND '.join(f'({t})' for t in found)}"
-        return f"SELECT *, {', '.join(made)} FROM ({inside})"
+    @property
+    def _rows(self) -> CountedRows:
+        return CountedRows(self.connection, self.definition, self.forms, "rows")
 
     def _part_rows(self, parts: Sequence[Part]) -> pa.Table:
         bounds = {

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from materializer.core.compiled.definition import SLICE, Definition
 from materializer.core.engines.work import ChangedKeys, Work
 from materializer.core.refresh.plan import Plan, Recompute
-from materializer.core.time.spans import Span, SpanSet
+from materializer.core.time.spans import EVERYTHING, Span, SpanSet
 from materializer.journal.events import SourceIdentity
 from materializer.local.finals import finalise
 from materializer.local.kinds import BUG, NotLocal, bugs_left_to_spark
@@ -22,6 +22,7 @@ from materializer.local.reading import LocalReader
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from materializer.core.engines.clock import ClosingClock
     from materializer.lake.computed import Computed, Fewer
     from materializer.local.forms import Forms
 
@@ -88,6 +89,7 @@ class LocalExecutor(LocalReader):
         self,
         definition: Definition,
         source: SourceIdentity,
+        partials_path: str,
         plan: Plan,
         spans: SpanSet,
         *,
@@ -107,7 +109,9 @@ class LocalExecutor(LocalReader):
 
         forms = self._known_forms(definition)
         with bugs_left_to_spark(), opened(self.memory) as connection:
-            return Computation(self, connection, definition, forms, source, "", plan, hull, work).again(spans)
+            return Computation(self, connection, definition, forms, source, partials_path, plan, hull, work).again(
+                spans
+            )
 
     def finalise_committed(self, definition: Definition, path: str, version: int, spans: SpanSet) -> pa.Table:
         """Return the output rows of partials that are already committed, as Spark's ``finalise_committed`` does.
@@ -181,6 +185,69 @@ class LocalExecutor(LocalReader):
         with bugs_left_to_spark(), opened(self.memory) as connection:
             rows = self.read(source.path, version, columns, spans, time, definition.time_type)
             return Results(connection, definition, forms).changed(rows, most)
+
+    def newest_time(self, definition: Definition, source: SourceIdentity, version: int) -> int | None:
+        """Return the time of the source that closes windows, as Spark's ``newest_time`` does.
+
+        Args:
+            definition: The definition of an engine.
+            source: The source.
+            version: The version of the source.
+
+        Raises:
+            NotLocal: If Spark has to look.
+        """
+        from materializer.local.arrival import CountedRows, has_watermark
+        from materializer.local.connection import opened
+
+        forms = self._known_forms(definition)
+        columns, time = list(forms.columns), definition.spec.time_column
+        is_submitted = definition.spec.lateness != "recompute" and has_watermark(definition)
+        with bugs_left_to_spark(), opened(self.memory) as connection:
+            if is_submitted:
+                rows = self.read_arrivals(definition, source.path, -1, version, columns, None)
+            else:
+                everywhere = SpanSet.of(EVERYTHING)
+                rows = self.read(source.path, version, columns, everywhere, time, definition.time_type)
+            connection.register("rows", rows)
+            known = CountedRows(connection, definition, forms, "rows")
+            return known.submitted() if is_submitted else known.newest()
+
+    def late_rows(
+        self, definition: Definition, source: SourceIdentity, after: int, upto: int, at: ClosingClock
+    ) -> tuple[list[tuple[str, str]], pa.Table]:
+        """Return the columns of the source, and the rows that arrived in (after, upto] and were not accepted.
+
+        They have all columns of the source, ``_reason`` and ``_version``.
+
+        Raises:
+            NotLocal: If Spark has to look.
+        """
+        import pyarrow as pa
+
+        from materializer.core.engines.engine_query import VERSION
+        from materializer.core.engines.queries.arrival import LATE
+        from materializer.lake.table import DeltaFolder
+        from materializer.lake.types import columns_of
+        from materializer.local.arrival import COMMIT, PLACE, CountedRows, keys_of
+        from materializer.local.connection import opened
+        from materializer.local.forms import NUMBER
+
+        forms = self._known_forms(definition)
+        with bugs_left_to_spark(), opened(self.memory) as connection:
+            with DeltaFolder.at(source.path).reading(upto) as table:
+                columns = columns_of(table.schema().to_json())
+            every = [name for name, _ in columns]
+            new = self.read_arrivals(definition, source.path, after, upto, every, None)
+            rows = [new.select([*forms.columns, COMMIT])]
+            if new.num_rows and after >= 0:
+                keys = keys_of(definition, new)
+                rows.append(self.read_arrivals(definition, source.path, -1, after, list(forms.columns), keys))
+            known = pa.concat_tables(rows)
+            connection.register("rows", known.append_column(PLACE, pa.array(range(known.num_rows))))
+            found = CountedRows(connection, definition, forms, "rows").refused(at, after)
+        late = new.select(every).take(found[NUMBER])
+        return columns, late.append_column("_reason", found[LATE]).append_column("_version", found[VERSION])
 
     def _known_forms(self, definition: Definition) -> Forms:
         found = self._forms(definition)

@@ -20,7 +20,7 @@ from materializer.local.typed import Typed, same_zero
 
 if TYPE_CHECKING:
     from materializer.core.engines.clock import ClosingClock
-    from materializer.core.engines.engine_query import EngineQuery
+    from materializer.core.engines.engine_query import Before, EngineQuery
     from materializer.core.query.nodes import Named, Query
 
 GROUPED: Final = frozenset(
@@ -51,10 +51,10 @@ STORED: Final = "mz_placed"
 """Stored results, each with its part."""
 TOUCHED: Final = "mz_touched"
 """Whether a stored result is computed anew."""
+ARRIVED: Final = "mz_arrived"
+"""All rows that arrived, from which the query of an engine takes those that count."""
 NUMBER: Final = "mz_row"
 """A number of each row that the query of an engine takes, which puts rows in an order where all else is equal."""
-CARRIED: Final = "_carry_"
-"""Prefix of the columns with the state before a part."""
 
 
 class Forms(Struct, frozen=True):
@@ -164,18 +164,25 @@ def _keys(definition: Definition, scope: Scope, typed: _Typing) -> dict[str, str
 
 def _why_not(definition: Definition) -> str:
     """Return why this process cannot compute what an engine makes, or ""."""
-    from materializer.core.engines.engine_query import END, KNOWN_MAX, PART, TIME
+    from materializer.core.engines.engine_query import CLOSED_ON_ARRIVAL, END, KNOWN_MAX, ORIGIN, PART, TIME, VERSION
 
     spec = definition.spec
-    if spec.lateness != "recompute":
-        return f"lateness '{spec.lateness}', which goes by the order in which rows came"
     taken = {TIME, PART, KNOWN_MAX, END, *(key_column(k.name).lower() for k in spec.keys)}
+    if spec.lateness != "recompute":
+        taken |= {VERSION, CLOSED_ON_ARRIVAL, ORIGIN, "_late"}
     if ours := [name for name, _ in spec.read_types if name.lower() in taken]:
         return f"a column with the name {ours[0]}, which results have, too"
     return ""
 
 
-def results_query(definition: Definition, forms: Forms, at: ClosingClock, *, carried: Sequence[str] = ()) -> Query:
+def results_query(
+    definition: Definition,
+    forms: Forms,
+    at: ClosingClock,
+    carried: Sequence[str] = (),
+    looks_back: bool = False,  # noqa: FBT001, FBT002 (the three go together)
+    before: Before | None = None,
+) -> Query:
     """Return the query of the results of an engine over rows that are called :data:`RAW`.
 
     Args:
@@ -183,12 +190,15 @@ def results_query(definition: Definition, forms: Forms, at: ClosingClock, *, car
         forms: Its local forms.
         at: The bounds that close windows.
         carried: The stored columns that hold the state before a part.
+        looks_back: Whether stored rows lie among them, on which functions look back.
+        before: The windows below a frozen boundary after which empty ones are filled, or None.
     """
     from materializer.core.engines.reactive_state import ARGUMENT
     from materializer.core.engines.registry import query_module
 
-    e = _query_of(definition)
-    query: Query = query_module(definition.spec.engine).rows(_raw(definition, forms, e, carried), e, at)
+    e = query_of(definition)
+    raw = taken_rows(definition, forms, e, carried, looks_back=looks_back)
+    query: Query = query_module(definition.spec.engine).rows(raw, replace(e, before=before), at)
     not_stored = {n for n in query.names if n.startswith(ARGUMENT) and n not in forms.partials}
     return query.without(*not_stored) if not_stored else query  # a table of an older version has no arguments
 
@@ -206,31 +216,62 @@ def joined_query(definition: Definition, forms: Forms, at: ClosingClock) -> Quer
     from materializer.core.engines.registry import query_module
     from materializer.core.query.nodes import Named
 
-    e = _query_of(definition)
+    e = query_of(definition)
     kinds = {name: kind.text for name, kind in forms.partials.items()}
     kinds |= {PART: "int", KNOWN_MAX: "bigint", TOUCHED: "boolean"}
     stored = Named(STORED, tuple(kinds.items())).where(TOUCHED)
     module = query_module(definition.spec.engine)
-    query: Query = module.joined(_raw(definition, forms, e), stored, stored_as, e, at)
+    query: Query = module.joined(taken_rows(definition, forms, e), stored, stored_as, e, at)
     return query
 
 
-def _query_of(definition: Definition) -> EngineQuery:
+def query_of(definition: Definition) -> EngineQuery:
+    """Return a definition in the form that its query needs, where equal rows are ordered by their number."""
     from materializer.core.engines.engine_query import EngineQuery
 
     e = EngineQuery.of(definition)
     return replace(e, order=(*e.order, NUMBER))
 
 
-def _raw(definition: Definition, forms: Forms, e: EngineQuery, carried: Sequence[str] = ()) -> Named:
-    from materializer.core.engines.engine_query import END, KNOWN_MAX, PART, TIME
+def arrived_rows(definition: Definition, forms: Forms) -> Named:
+    """Return the rows that are called :data:`ARRIVED`."""
+    from materializer.core.engines.engine_query import VERSION
     from materializer.core.query.nodes import Named
+
+    kinds = _prepared(definition, forms, query_of(definition)) | {VERSION: "bigint", NUMBER: "bigint"}
+    return Named(ARRIVED, tuple(kinds.items()))
+
+
+def _prepared(definition: Definition, forms: Forms, e: EngineQuery) -> dict[str, str]:
+    from materializer.core.engines.engine_query import END, TIME
 
     kinds = {name: kind.text for name, kind in forms.columns.items()} | {TIME: "bigint"}
     kinds |= {END: "bigint"} if e.params.end else {}
-    kinds |= dict(zip(e.keys, definition.key_types, strict=True))
+    return kinds | dict(zip(e.keys, definition.key_types, strict=True))
+
+
+def taken_rows(
+    definition: Definition,
+    forms: Forms,
+    e: EngineQuery,
+    carried: Sequence[str] = (),
+    *,
+    looks_back: bool = False,
+    is_numbered: bool = True,
+) -> Named:
+    """Return the rows that are called :data:`RAW`; the other arguments are those of :func:`results_query`."""
+    from materializer.core.engines.engine_query import CARRY, CLOSED_ON_ARRIVAL, KNOWN_MAX, ORIGIN, PART
+    from materializer.core.engines.engine_query import STORED as LOOKED_AT
+    from materializer.core.engines.queries.frozen import looked_at
+    from materializer.core.query.nodes import Named
+
+    kinds = _prepared(definition, forms, e)
+    if e.lateness != "recompute":
+        kinds |= dict.fromkeys([CLOSED_ON_ARRIVAL, *([ORIGIN] if e.params.arrival == "panes" else [])], "bigint")
     kinds |= {PART: "int", KNOWN_MAX: "bigint"}
-    kinds |= {f"{CARRIED}{name}": forms.partials[name].text for name in carried} | {NUMBER: "bigint"}
+    kinds |= {f"{CARRY}{name}": forms.partials[name].text for name in carried}
+    kinds |= {f"{LOOKED_AT}{name}": forms.partials[name].text for name in (looked_at(e) if looks_back else ())}
+    kinds |= {NUMBER: "bigint"} if is_numbered else {}
     return Named(RAW, tuple(kinds.items()))
 
 
@@ -249,11 +290,20 @@ def _check_query(definition: Definition, forms: Forms, typed: _Typing) -> None:
     if typed.refused:
         return
     query = results_query(definition, forms, ClosingClock(0, 0, 0))
-    if taken := hidden_in(query) & {name.lower() for name in forms.columns}:
+    hidden = hidden_in(query)
+    if definition.spec.lateness != "recompute":
+        from materializer.core.engines.queries import arrival
+
+        e = query_of(definition)
+        marks = arrival.marked() if e.params.arrival == "watermark" else None
+        judged = arrival.judged(arrived_rows(definition, forms), e, ClosingClock(0, 0, 0), marks)
+        rendered(arrival.refused(judged, e, 0))
+        hidden |= hidden_in(judged)
+    if taken := hidden & {name.lower() for name in forms.columns}:
         raise NotLocal(f"a column with the name {min(taken)}, which its query has, too")
     found = {name: kind for name, kind in rendered(query).kinds.items() if name != PART}
     if definition.engine is not None and definition.engine.params.resumes_from == "state":
-        going_on = results_query(definition, forms, ClosingClock(0, 0, 0), carried=carried_columns(definition))
+        going_on = results_query(definition, forms, ClosingClock(0, 0, 0), carried_columns(definition))
         if rendered(going_on).kinds != rendered(query).kinds:
             raise NotLocal("results of other types where they go on from a stored state")
     joined = joined_query(definition, forms, ClosingClock(0, 0, 0))

@@ -4,15 +4,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from materializer.core.compiled.definition import SLICE, Definition, key_column
-from materializer.core.refresh.plan import INSERTED, OPENED
+from materializer.core.refresh.plan import CAME, INSERTED, OPENED
 from materializer.core.spec.spec import TimeType
-from materializer.core.time.spans import SpanSet
+from materializer.core.time.spans import EVERYTHING, NEG_INF, Span, SpanSet
 from materializer.local.kinds import NotLocal, TooLarge
 
 if TYPE_CHECKING:
@@ -126,6 +126,7 @@ class LocalReader(Struct):
         at: str,
         time_type: TimeType,
         images: Sequence[str] | None = None,
+        keep: Callable[[pa.Table], pa.Table] | None = None,
     ) -> pa.Table:
         """Return the changed rows of (after, upto] in some spans of a table.
 
@@ -138,6 +139,7 @@ class LocalReader(Struct):
             at: The time column.
             time_type: The type of that column.
             images: The images of rows that are returned; None where rows were only added.
+            keep: Returns those of the rows of a file that are wanted; None for all.
 
         Raises:
             NotLocal: If Spark has to read them, or rows were not only added.
@@ -147,13 +149,77 @@ class LocalReader(Struct):
         from materializer.lake.local_read import read_small_changes
         from materializer.lake.span_rows import rows_of_spans
 
-        found = read_small_changes(path, after, upto, columns, max_rows=self.rows, max_bytes=self.size)
+        found = read_small_changes(path, after, upto, columns, max_rows=self.rows, max_bytes=self.size, keep=keep)
         if found is None:
             raise NotLocal("changes that only Spark can read, or more of them than were expected")
         rows = rows_of_spans(found if images is None else with_images(found, images), spans, at, time_type)
         if images is None and with_images(rows, INSERTED).num_rows < rows.num_rows:
             raise NotLocal("changed rows where rows were only added when the plan was made")
         return self.bounded(plain(rows)).select(list(columns))
+
+    def read_arrivals(
+        self,
+        definition: Definition,
+        path: str,
+        after: int,
+        upto: int,
+        columns: Sequence[str],
+        keys: Sequence[Key] | None,
+    ) -> pa.Table:
+        """Return the rows that arrived in (after, upto], with ``_commit_version``; the errors are those of :meth:`read_changes`.
+
+        Args:
+            definition: The definition.
+            path: Its source.
+            after: The version before the first one; -1 for all.
+            upto: The last version.
+            columns: Columns to return.
+            keys: Rows of other keys are not wanted; None for all keys.
+        """
+        from materializer.lake.arrow import mask
+        from materializer.lake.key_rows import is_of_keys
+        from materializer.lake.keys import why_not_recorded
+
+        at, names = (definition.spec.time_column, definition.time_type), definition.key_sources
+        everywhere, wanted = SpanSet.of(EVERYTHING), [*columns, "_commit_version"]
+        found = [name for name in names if name]
+        if keys is None or not found or len(found) < len(names) or why_not_recorded(definition):
+            return self.read_changes(path, after, upto, wanted, everywhere, *at, CAME)
+        known = list(keys)
+
+        def keep(rows: pa.Table) -> pa.Table:
+            return rows.filter(mask(is_of_keys([rows[name] for name in found], known)))
+
+        return self.read_changes(path, after, upto, wanted, everywhere, *at, CAME, keep)
+
+    def read_below(
+        self,
+        definition: Definition,
+        path: str,
+        version: int,
+        columns: Sequence[str],
+        bound: int,
+        keys: Sequence[Key] | None,
+    ) -> pa.Table:
+        """Return the stored results of an engine in the slices below a boundary, and maybe others.
+
+        Args:
+            definition: The definition.
+            path: Our partials table.
+            version: The version of that table.
+            columns: Columns to return.
+            bound: The boundary.
+            keys: The keys of the results; None for all.
+
+        Raises:
+            NotLocal: If Spark has to read them.
+        """
+        from materializer.lake.keys import why_not_recorded
+
+        names, spans = [key_column(k.name) for k in definition.spec.keys], SpanSet.of(Span(NEG_INF, bound))
+        if keys is None or not names or why_not_recorded(definition):
+            return self.read(path, version, columns, spans, SLICE, definition.time_type)
+        return self.read_keys(path, version, columns, spans, keys, names, SLICE, definition.time_type)
 
     def read_results(
         self, definition: Definition, path: str, version: int, columns: Sequence[str], only: KeySlices

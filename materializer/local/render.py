@@ -162,9 +162,9 @@ def _node(node: Query, of: Sequence[str], kinds: Sequence[Kinds]) -> tuple[str, 
             return _explode(node, of[0], kinds[0])
         case Join():
             on = " AND ".join(_holds(left, operator, right, *kinds) for left, operator, right in node.on)
-            if node.how != "inner":
+            if not node.has_both:
                 return f"SELECT l.* FROM {of[0]} l {node.how.upper()} JOIN {of[1]} r ON {on}", kinds[0]
-            return f"SELECT l.*, r.* FROM {of[0]} l JOIN {of[1]} r ON {on}", {**kinds[0], **kinds[1]}
+            return f"SELECT l.*, r.* FROM {of[0]} l {node.how.upper()} JOIN {of[1]} r ON {on}", {**kinds[0], **kinds[1]}
         case Union():
             return _union(of, kinds)
     raise NotLocal(f"the node {type(node).__name__}")

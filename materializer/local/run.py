@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from materializer.core.compiled.bucket_sql import bucket_start_sql, clock_of_start
 from materializer.core.compiled.definition import FROM, SLICE, Definition
 from materializer.core.compiled.queries import built, group_columns, merged, only_groups, other_groups
-from materializer.core.engines.work import Work, continues
+from materializer.core.engines.work import Work
 from materializer.core.query.nodes import Columns, Named, Query, Union
 from materializer.core.refresh.plan import CAME, INSERTED, WENT, Merge, Plan, Retract, RollUp
 from materializer.core.spec.table_names import quoted
@@ -26,7 +26,7 @@ from materializer.local.clocks import CLOCK_COLUMNS, with_clock
 from materializer.local.connection import Connection
 from materializer.local.finals import FEW_SPANS, compiled_text, finalise
 from materializer.local.forms import Forms
-from materializer.local.kinds import NotLocal, kind_of
+from materializer.local.kinds import kind_of
 from materializer.local.reading import LocalReader
 from materializer.local.render import rendered
 
@@ -102,7 +102,8 @@ class Computation(Struct):
     def again(self, spans: SpanSet) -> pa.Table:
         """Return the output rows of some slices of an engine, whatever is stored."""
         results, work = self._engine()
-        sql = results.again(self.reader, self.source.path, self.plan, work, spans)
+        of_plan = self.reader, self.source.path, self.partials_path, self.plan
+        sql = results.again(*of_plan, work, spans)
         table = finalise(self.connection, self.definition, self.forms, sql, self.plan.replaced)
         return apart(self.definition, table)[1]
 
@@ -117,8 +118,8 @@ class Computation(Struct):
         from materializer.local.engines import Results  # noqa: PLC0415 - most definitions have none
 
         engine = self.definition.engine
-        if self.work is None or engine is None or continues(engine.params, self.work):
-            raise NotLocal("results that go on from history that is frozen")
+        assert self.work is not None
+        assert engine is not None
         return Results(self.connection, self.definition, self.forms), self.work
 
     # -- reading ---------------------------------------------------------------------------------------------------------

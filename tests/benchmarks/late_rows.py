@@ -24,6 +24,19 @@ from tests.benchmarks.engines import HOUR, WINDOWS, rows
 from tests.benchmarks.process import call
 from tests.benchmarks.trades import START, given, report, reporting, timed
 
+STRICT: Final = {
+    f"{title}, strict": WINDOWS[title] | {"lateness": "strict"}
+    for title in ("session windows", "time series, one size", "daily time series", "reactive state", "event time")
+}
+FROZEN: Final = {
+    f"{title}, frozen": definition | {"properties": {"source.retention": "1 day"}}
+    for title, definition in {
+        "session windows": WINDOWS["session windows"],
+        "reactive state": WINDOWS["reactive state"],
+        "filled time series": WINDOWS["time series, one size"] | {"fill": "ffill"},
+    }.items()
+}
+"""Definitions of which all but the last day is frozen; their late row comes in that day."""
 SKETCHES: Final = "sketches of hours"
 _SKETCHES: Final = """CREATE MATERIALIZED VIEW {name} AS SELECT time_bucket('1 hour', ts) AS hour, k % 10 AS part, count(*) AS n,
 approx_count_distinct(k) AS keys, approx_percentile(v, array(0.5, 0.99)) AS ranks
@@ -39,7 +52,9 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         table = rows(rng, hour * each, each, options.keys, START + hour * HOUR, HOUR)
         write_deltalake(source, table, mode="append", configuration=feed)
     (folder / "materializer.toml").write_text(f'lake = "{folder / "lake"}"\n', encoding="utf-8")
-    wanted: dict[str, Any] = {n: d for n, d in (WINDOWS | {SKETCHES: {}}).items() if (options.only or n) in n}
+    wanted: dict[str, Any] = {
+        n: d for n, d in (WINDOWS | STRICT | FROZEN | {SKETCHES: {}}).items() if (options.only or n) in n
+    }
     m = Materializer(config=Config(lake=str(folder / "lake")))
     for i, (title, definition) in enumerate(wanted.items()):
         if title == SKETCHES:
@@ -50,17 +65,18 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     m.engine().spark.stop()
     count = each * hours
 
-    def late(name: str, executor: str) -> float:
+    def late(name: str, executor: str, hour: int) -> float:
         nonlocal count
         count += 1
-        middle = START + hours // 2 * HOUR
-        write_deltalake(source, rows(rng, count, 1, options.keys, middle, HOUR), mode="append")
+        write_deltalake(source, rows(rng, count, 1, options.keys, START + hour * HOUR, HOUR), mode="append")
         return timed(lambda: call(folder, "refresh", name, MATERIALIZER_EXECUTOR=executor))[0]
 
     lines: list[dict[str, Any]] = []
     for i, title in enumerate(wanted):
-        here = [late(f"made_{i}", "local") for _ in range(options.rounds)]
-        line = {"engine": title, "rows": each * hours, "process": median(here), "spark": late(f"made_{i}", "spark")}
+        hour = hours - 12 if title in FROZEN else hours // 2
+        here = [late(f"made_{i}", "local", hour) for _ in range(options.rounds)]
+        by_spark = late(f"made_{i}", "spark", hour)
+        line = {"engine": title, "rows": each * hours, "process": median(here), "spark": by_spark}
         print(f"{title}: {line['process']:.2f} s, {line['spark']:.1f} s", file=sys.stderr, flush=True)
         lines.append(line)
     return {"options": given(options), "lines": lines}

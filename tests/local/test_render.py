@@ -79,6 +79,8 @@ QUERIES: dict[str, Query] = {
     "elements": RAW.explode("at", "CASE WHEN g > 0 THEN sequence(pmod(g, 3), 4) END"),
     "elements, outer": RAW.explode("at", "CASE WHEN g > 0 THEN array(l, 7L) END", outer=True),
     "equal keys": RAW.same(OTHER, [("k", "j"), ("g", "h")]),
+    "equal keys, or none": RAW.same(OTHER, [("k", "j"), ("g", "h")], outer=True),
+    "equal keys of few rows": RAW.same(OTHER, [("k", "j")], is_small=True),
     "ranges": RAW.join(OTHER, [("k", "<=>", "j"), ("l", "<", "m"), ("g", ">=", "h")], is_small=True),
     "a union": Union((RAW, RAW.only("x", "k").where("x > 'a'"))),
     "shared rows": Union((SHARED, SHARED.group(["x"], [("g", "max(g)")]))),

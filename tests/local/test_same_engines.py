@@ -156,9 +156,39 @@ DEFINITIONS |= {
     "state of last rows": STATE | {"measures": LAST_ROWS, "keys": ["sym", "ratio"], "filter": "change > 0 OR n > 1"},
     "state of all rows": STATE | {"measures": ALL_ROWS, "keys": [], "where": "volume > 0 OR sym IS NULL"},
 }
+STRICT: dict[str, Any] = {"lateness": "strict"}
+DELAYED: dict[str, Any] = {"lateness": "delay", "accepted_delay": "4 minutes"}
+BY_ARRIVAL = {
+    "sessions, strict": SESSIONS | STRICT | {"where": "volume > 0 OR sym IS NULL"},
+    "tumbling, strict": SERIES | STRICT | {"window_size": "10 minutes", "measures": MERGED},
+    "tumbling from rows, strict": DEFINITIONS["tumbling"] | STRICT,
+    "hopping, delayed": DEFINITIONS["hopping"] | DELAYED | {"window_size": "10 minutes", "keys": ["sym", "ratio"]},
+    "filled, strict": DEFINITIONS["filled"] | STRICT,
+    "sizes, strict": DEFINITIONS["sizes"] | STRICT,
+    "grids of keys, delayed": DEFINITIONS["grids of keys"] | DELAYED,
+    "inner windows, strict": DEFINITIONS["inner windows"] | STRICT,
+    "forced, strict": DEFINITIONS["forced"] | STRICT,
+    "days, strict": DEFINITIONS["days"] | STRICT,
+    "days, delayed": DAYS | DELAYED | {"fill": "ffill", "keys": []},
+    "days that are filled on, delayed": DEFINITIONS["days that are filled on"] | DELAYED,
+    "nights that are forced, strict": NIGHTS | STRICT | {"force_trigger_time": "7 minutes"},
+    "panes, strict": DEFINITIONS["panes"] | STRICT | {"lag": "5 minutes", "discard_age": "2 hours"},
+    "panes from rows, strict": DEFINITIONS["panes from rows"] | STRICT | {"discard_age": "30 minutes"},
+    "state, strict": DEFINITIONS["state"] | STRICT,
+}
+DEFINITIONS |= BY_ARRIVAL
 EXECUTORS: tuple[Literal["local", "spark"], ...] = ("local", "spark")
 FEW = ("sessions", "filled")
-MORE_OF_FEW = ("days that are filled", "panes", "hops", "snapshots", "counts", "state")
+MORE_OF_FEW = (
+    "days that are filled",
+    "panes",
+    "hops",
+    "snapshots",
+    "counts",
+    "state",
+    "tumbling, strict",
+    "panes, strict",
+)
 
 
 class World:
@@ -216,7 +246,7 @@ class World:
         fields = ("strategy", "rows_read", "buckets", "partials_written", "rows_written")
         here, there = ([[getattr(r, f) for f in fields] for r in of] for of in reports.values())
         assert here == there
-        for table in ("output", "partials"):
+        for table in ("output", "partials", "quarantine"):
             local, by_spark = self.rows("local", table), self.rows("spark", table)
             assert len(local) == len(by_spark)
             assert [] == [(a, b) for a, b in zip(local, by_spark, strict=True) if not same(a, b)][:1]
@@ -225,9 +255,12 @@ class World:
     def rows(self, lake: str, table: str) -> list[dict[str, Any]]:
         """Return the rows of a table in some order that says nothing of what computed them."""
         folder = self.folder / lake / "made" / table
-        rows = DeltaTable(str(folder if table == "output" else next(folder.iterdir()))).to_pyarrow_table()
-        start = "window_start" if table == "output" else "w_start"
-        keys = [c for c in rows.column_names if c.removeprefix("k_") in {"sym", "name", "ratio", "at", "v_at"}]
+        if not folder.exists():
+            return []
+        rows = DeltaTable(str(next(folder.iterdir()) if table == "partials" else folder)).to_pyarrow_table()
+        start = {"output": "window_start", "partials": "w_start", "quarantine": "_version"}[table]
+        names = {"sym", "name", "ratio", "at", "v_at", "pane_index", "x_ordinal", "seq"}
+        keys = [c for c in rows.column_names if c.removeprefix("k_") in names]
         found: list[dict[str, Any]] = rows.sort_by([(c, "ascending") for c in (start, *keys)]).to_pylist()
         return found
 
@@ -278,14 +311,18 @@ def test_rows_that_went_unseen_are_refused_in_the_same_words(tmp_path: Path, spa
         assert said[0] == said[1]
 
 
+GOING_ON = (
+    *("sessions", "hopping", "filled", "forced", "days that are filled", "days that are filled on"),
+    *("panes", "hops", "compressed hops", "snapshots", "counts of events", "state", "state of last rows"),
+    "state of all rows",
+)
+
+
 @pytest.mark.parametrize(
     "name",
     [
-        name if name in {"sessions", "snapshots"} else pytest.param(name, marks=pytest.mark.slow)
-        for name in (
-            *("sessions", "hopping", "days that are filled", "panes", "hops", "compressed hops", "snapshots"),
-            *("counts of events", "state of all rows"),
-        )
+        name if name in {"filled", "snapshots", "state"} else pytest.param(name, marks=pytest.mark.slow)
+        for name in GOING_ON
     ],
 )
 def test_both_executors_go_on_above_frozen_history(tmp_path: Path, spark: SparkSession, name: str) -> None:
@@ -303,49 +340,15 @@ def test_both_executors_go_on_above_frozen_history(tmp_path: Path, spark: SparkS
     DeltaTable(world.source).delete(f"ts < '{edge}' AND (until IS NULL OR until < '{edge}')")
     world.append(270, 420, 6)
     world.refresh()
+    at = datetime.fromtimestamp(world.lakes["local"].status("made")[0].frozen / 1_000_000, UTC) - START
+    edge_minute = int(at.total_seconds() // 60)
+    world.append(edge_minute, edge_minute + 5, 3)
+    world.refresh()
     world.append(100, 500, 3)
     world.refresh()
-
-
-def test_what_goes_on_from_frozen_history_is_left_to_spark(tmp_path: Path, spark: SparkSession) -> None:
-    """
-    Where windows are filled from one below the frozen boundary, the plan says Spark, and why; the local executor that was asked
-    for refuses.
-    """
-    world = World(tmp_path, spark, DEFINITIONS["filled"] | {"properties": {"source.retention": "2 hours"}}, seed=5)
-    world.append(0, 400, 60)
-    lake = world.lakes["local"]
-    lake.refresh("made")
-    assert lake.status("made")[0].frozen > NEG_INF
-    world.append(390, 420, 3)
-
-    with pytest.raises(NotLocalError, match="frozen"):
-        lake.refresh("made", executor="local")
-    assert ["spark"] == [run.plan.executor for run in lake.refresh("made").runs]
-    assert lake.verify("made").is_equal
-
-
-def test_state_above_frozen_history_needs_no_row_below_it(tmp_path: Path, spark: SparkSession) -> None:
-    """
-    Functions of the last rows are computed in the process where these lie above the frozen boundary, and running state always.
-    """
-    measures = {"at": "seq", "total": "cumsum(price / 7)", "smooth": "ema(price / 3, 2)"}
-    properties = {"properties": {"source.retention": "2 hours"}}
-    both = STATE | {"keys": [], "measures": measures | {"mean": "mavg(price / 3, 3)"}} | properties
-    world = World(tmp_path, spark, both, seed=7)
-    world.append(0, 400, 60)
-    world.lakes["local"].refresh("made", executor="local")
-    world.append(390, 420, 3)
-    world.lakes["local"].refresh("made", executor="local")
-    frozen = world.lakes["local"].status("made")[0].frozen
-    assert frozen > NEG_INF
-    at = datetime.fromtimestamp(frozen / 1_000_000, UTC) - START
-    world.append(int(at.total_seconds() // 60), int(at.total_seconds() // 60), 3)
-
-    with pytest.raises(NotLocalError, match="frozen"):
-        world.lakes["local"].refresh("made", executor="local")
-    assert ["spark"] == [run.plan.executor for run in world.lakes["local"].refresh("made").runs]
-    assert world.lakes["local"].verify("made").is_equal
+    world.append(250, 520, 3)
+    world.refresh(force=True)
+    assert all(lake.verify("made").is_equal for lake in world.lakes.values())
 
 
 def test_a_column_that_the_query_has_too_is_left_to_spark(tmp_path: Path, spark: SparkSession) -> None:

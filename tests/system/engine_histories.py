@@ -1,6 +1,6 @@
 """Random histories of engines: commits and refreshes, after each of which the output is compared with the whole computation.
 
-    python -m tests.system.engine_histories [--histories 20] [--seed 1] [--engine NAME] [--lane driver]
+    python -m tests.system.engine_histories [--histories 20] [--seed 1] [--engine NAME] [--lane driver] [--arriving]
 
 What is checked is that computing what a change touches gives the same as computing everything; that everything is computed
 right is for the oracles to say. Refreshes by Spark and by whatever fits take turns. ``python -m tests.system.campaign`` runs many
@@ -73,6 +73,17 @@ DEFINITIONS: Final[Mapping[str, Mapping[str, Any]]] = {
     "counts": {"engine": "count_window", "end": "until", "count": 3},
     "events": {"engine": "event_time_window", "interval_duration": "10 minutes", "lag": "2 minutes"},
 }  # fmt: skip
+DELAYED: Final = {"lateness": "delay", "accepted_delay": "5 minutes"}
+BY_ARRIVAL: Final[Mapping[str, Mapping[str, Any]]] = {
+    **{
+        f"{name}, strict": {**DEFINITIONS[name], "lateness": "strict"}
+        for name in ("tumbling", "filled", "forced", "daily", "sessions", "rows", "events")
+    },
+    **{f"{name}, delayed": {**DEFINITIONS[name], **DELAYED} for name in ("tumbling", "filled", "daily")},
+    "events, discarded late": {**DEFINITIONS["events"], "lateness": "strict", "discard_age": "3 hours"},
+}
+"""Definitions that judge rows in the order in which they arrive."""
+ALL: Final = {**DEFINITIONS, **BY_ARRIVAL}
 
 
 NO: Final[Mapping[str, str]] = MappingProxyType({})
@@ -240,25 +251,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--histories", type=int, default=20)
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--engine", action="append", choices=[*DEFINITIONS, *(CUT.keys() - DEFINITIONS)], default=[])
+    parser.add_argument("--engine", action="append", choices=[*ALL, *(CUT.keys() - ALL)], default=[])
     parser.add_argument("--kept", action="store_true", help="maintained, changed, harmed and repaired, too")
     parser.add_argument("--frozen", action="store_true", help="raw rows go, and history stays")
+    parser.add_argument("--arriving", action="store_true", help="rows are judged as they arrive")
     parser.add_argument(
         "--lane", choices=["driver", "spark"], help="who commits; without it Spark does in every fourth"
     )
     parser.add_argument("--trace", action="store_true", help="where a history failed, too")
+    parser.add_argument("--minutes", type=float, default=1e9, help="begin no history after so many minutes")
     args = parser.parse_args(argv)
-    names = args.engine or list(CUT if args.frozen else DEFINITIONS)
+    names = args.engine or list(CUT if args.frozen else BY_ARRIVAL if args.arriving else DEFINITIONS)
     seen: Counter[str] = Counter()
-    failed, began = 0, time.perf_counter()
+    failed, run, began = 0, 0, time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="engines-") as folder:
         options = {"spark.master": "local[2]", "spark.sql.shuffle.partitions": "2", "spark.sql.warehouse.dir": folder}
         spark = session.start(Config(spark=SparkConfig(profile="long", options=options)))
         for i in range(args.histories):
+            if time.perf_counter() - began > 60 * args.minutes:
+                break
+            run += 1
             name, seed = names[i % len(names)], args.seed + i
             home = Path(folder) / f"{name}-{seed}"
             home.mkdir()
-            definition = CUT[name] if args.frozen else DEFINITIONS[name]
+            definition = CUT[name] if args.frozen else ALL[name]
             lane = args.lane or ("driver" if i % 4 else "spark")
             rows = 200_000 if lane == "driver" else 0
             world = World(spark, home, random.Random(seed), definition, lane_rows=rows, compares_first=True)
@@ -272,7 +288,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 if args.trace:
                     traceback.print_exc()
     print(*(f"{count:6} {what}" for what, count in sorted(seen.items())), sep="\n")
-    print(f"{args.histories} histories, {failed} failed, {time.perf_counter() - began:.0f} s")
+    print(f"{run} histories, {failed} failed, {time.perf_counter() - began:.0f} s")
     return 1 if failed else 0
 
 

@@ -14,18 +14,10 @@ from materializer.core.time.spans import SpanSet
 from materializer.errors import CanaryError
 from materializer.services.quality import canaries
 from tests.system.builders import some_slow
-from tests.system.engine_histories import BASE, DEFINITIONS, World
+from tests.system.engine_histories import ALL, BASE, World
 
 EVERY_SLICE: Final = {"quality.canaries": "200"}
 """So many draws from nine slices leave out none, in all but one of a hundred million cases."""
-BY_ARRIVAL: Final = {
-    "tumbling, strict": {**DEFINITIONS["tumbling"], "lateness": "strict"},
-    "tumbling, delayed": {**DEFINITIONS["tumbling"], "lateness": "delay", "accepted_delay": "5 minutes"},
-    "sessions, strict": {**DEFINITIONS["sessions"], "lateness": "strict"},
-    "rows, strict": {**DEFINITIONS["rows"], "lateness": "strict"},
-    "events, strict": {**DEFINITIONS["events"], "lateness": "strict"},
-}
-ALL: Final = {**DEFINITIONS, **BY_ARRIVAL}
 
 
 def watched(spark: Any, folder: Any, name: str, **options: Any) -> World:

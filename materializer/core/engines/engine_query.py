@@ -8,6 +8,7 @@ A query is a function ``rows(raw, e, at)``. *raw* has one row for each source ro
 * ``_known_max``: the largest time of the key outside this part, or null;
 * ``_wm``, where lateness is not ``recompute``: the closing bound at the time when the row arrived, or null. A window is closed
   to a row if it ends at or before ``_wm`` (before ``_wm``, if windows hold their end); the row does not count in it;
+* ``_origin``, for a time series with such lateness: the time of the first row of the key that arrived;
 * ``_carry_<column>``, for queries with running state: the stored row before the part, null where there is none;
 * ``_kept_<column>``, for queries that look back over raw rows that may be gone: set in the stored rows, which come before the
   raw rows.
@@ -32,6 +33,11 @@ KNOWN_MAX: Final = "_known_max"
 CLOSED_ON_ARRIVAL: Final = "_wm"
 END: Final = "_end"
 VERSION: Final = "_version"
+ORIGIN: Final = "_origin"
+CARRY: Final = "_carry_"
+"""Prefix of the columns with the state before a part."""
+STORED: Final = "_kept_"
+"""Prefix of the columns of stored rows, which come before the raw rows so that functions can look back on them."""
 COUNTS: Final = (("n", "count(1)"), ("first_t", f"min({TIME})"), ("last_t", f"max({TIME})"))
 """The number of rows of a group, and its first and last time."""
 KNOWN: Final = "_known"
@@ -66,6 +72,7 @@ class EngineQuery(Struct, frozen=True):
         keys: Key columns, ``k_<key>``.
         layout: The measures, split into partials.
         order: Columns that put rows in their total order: ``_t``, the sequence, the other columns by name.
+        sequence: The column of these that orders the rows of a commit before their time does; or "".
         measures: Names of the measures.
         texts: The SQL texts of the measures, by name.
         types: The Spark types of the measures, by name; empty until the tables of the definition are known.
@@ -82,6 +89,7 @@ class EngineQuery(Struct, frozen=True):
     types: Mapping[str, str] = field(default_factory=dict)
     lateness: str = "recompute"
     before: Before | None = None
+    sequence: str = ""
 
     @classmethod
     def of(cls, definition: Definition) -> EngineQuery:
@@ -98,12 +106,19 @@ class EngineQuery(Struct, frozen=True):
             texts,
             {name: stored[f"v_{name}"] for name in measures} if stored else {},
             spec.lateness,
+            sequence=spec.sequence or "",
         )
 
     @property
     def groups(self) -> list[str]:
         """The columns that separate keys and parts."""
         return [*self.keys, PART]
+
+    @property
+    def arrives_by(self) -> list[str]:
+        """The columns that order the rows of a commit as they arrived."""
+        first = [self.sequence] if self.sequence else []
+        return [*first, *(name for name in self.order if name != self.sequence)]
 
     @property
     def foreign(self) -> frozenset[str]:

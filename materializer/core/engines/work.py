@@ -105,14 +105,18 @@ class Work(Struct, frozen=True):
     added_after: int | None = None
 
 
+def reaches_below(work: Work) -> bool:
+    """Return whether rows below the frozen boundary would count if they still existed."""
+    return work.since != NEG_INF and (work.parts is None or any(p.raw_start <= work.since for p in work.parts))
+
+
 def continues(engine: WindowEngine, work: Work) -> bool:
-    """Return whether results of some work continue from stored results below the frozen boundary, and not from raw rows alone."""
-    if work.since == NEG_INF:
-        return False
-    if work.parts is None:
-        return bool(engine.fills_on or engine.lookback) or engine.resumes_from != "nothing"
-    reaches_below = any(part.raw_start <= work.since for part in work.parts)
-    return engine.fills_on or bool(engine.lookback and reaches_below)
+    """Return whether results of some work continue from stored results below the frozen boundary, and not from raw rows alone.
+
+    Running state of parts does, too, but the parts have it.
+    """
+    is_state = work.parts is None and engine.resumes_from != "nothing"
+    return reaches_below(work) and bool(engine.fills_on or engine.lookback or is_state)
 
 
 def together(*found: ChangedKeys) -> ChangedKeys:

@@ -152,11 +152,20 @@ class Query(Struct, frozen=True):
         """
         return Join(self, right, tuple(on), is_small)
 
-    def same(self, right: Query, pairs: Sequence[tuple[str, str]]) -> Query:
-        """Return rows with the other columns of *right* where each (left, right) pair of columns is equal."""
+    def same(
+        self, right: Query, pairs: Sequence[tuple[str, str]], *, is_small: bool = False, outer: bool = False
+    ) -> Query:
+        """Return rows with the other columns of *right* where each (left, right) pair of columns is equal.
+
+        Args:
+            right: The other rows.
+            pairs: The columns.
+            is_small: Whether *right* has so few rows that each worker of an executor can have them.
+            outer: Whether a row that has no equal one stays, with nulls in these columns.
+        """
         others = [name for name in right.names if name not in {theirs for _, theirs in pairs}]
         found, on = _renamed(right, pairs, others)
-        return self.join(found, on).only(*self.names, *others)
+        return Join(self, found, on, is_small, "left" if outer else "inner").only(*self.names, *others)
 
     def matched(self, right: Query, pairs: Sequence[tuple[str, str]], *, is_small: bool = False) -> Query:
         """Return the rows for which *right* has a row where each (left, right) pair of columns is equal."""
@@ -280,18 +289,23 @@ class Explode(_OfOne, frozen=True):
 
 
 class Join(Query, frozen=True):
-    """Pairs of rows, or rows of the left side that have some or none; see :meth:`Query.join` and :meth:`Query.matched`."""
+    """Pairs of rows, or rows of the left side that have some or none; see :meth:`Query.join`, :meth:`Query.same` and :meth:`Query.matched`."""
 
     left: Query
     right: Query
     on: On
     is_small: bool
-    how: Literal["inner", "semi", "anti"] = "inner"
+    how: Literal["inner", "left", "semi", "anti"] = "inner"
+
+    @property
+    def has_both(self) -> bool:
+        """Whether its rows have the columns of both sides."""
+        return self.how in {"inner", "left"}
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the columns, in order."""
-        return (*self.left.names, *(self.right.names if self.how == "inner" else ()))
+        return (*self.left.names, *(self.right.names if self.has_both else ()))
 
     @property
     def inputs(self) -> tuple[Query, ...]:
@@ -345,7 +359,7 @@ def hidden_in(query: Query) -> set[str]:
                 made = {name for name, _ in node.made}
             case Explode():
                 made = {node.name}
-            case Join() if node.how == "inner":
+            case Join() if node.has_both:
                 made = set(node.right.names)
             case _:
                 made = set()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from contextlib import suppress
+from itertools import groupby
 from typing import Final
 from urllib.parse import unquote
 
@@ -21,7 +22,7 @@ from materializer.lake.arrow import plain
 from materializer.lake.features import has_old_times
 from materializer.lake.hostile import refuse_irregular
 from materializer.lake.log import Commit
-from materializer.lake.reads import table_at
+from materializer.lake.reads import fact, table_at
 from materializer.lake.types import columns_of
 
 MOST_ROWS: Final = 50_000
@@ -65,8 +66,7 @@ def changed_rows(table: DeltaTable, path: str, run: Sequence[Commit], columns: S
         ArrowInvalid: If the rows do not fit the schema.
     """
     shared, changed = table_at(path), [c for c in run if c.is_data_change]
-    names = [f.path for c in changed for f in c.change_files] + [f.path for c in changed for f in c.adds]
-    refuse_irregular(path, map(unquote, names))
+    _refuse_irregular(path, changed)
     if shared is None or not changed:
         return _feed(table, path, run, columns).select(list(columns))
     schema = table.schema().to_json()
@@ -98,6 +98,42 @@ def changed_rows(table: DeltaTable, path: str, run: Sequence[Commit], columns: S
             parts.update((_key(c), part) for c in missing)
         found.append(rows.select(list(columns)))
     return pa.concat_tables(found)
+
+
+def some_changed_rows(
+    table: DeltaTable, path: str, run: Sequence[Commit], columns: Sequence[str], keep: Callable[[pa.Table], pa.Table]
+) -> pa.Table:
+    """Return some of the changed rows of a run; a file is left behind before the next one is read.
+
+    The errors are those of :func:`changed_rows`.
+
+    Args:
+        table: The source, opened at the last version of the run.
+        path: Its path.
+        run: Neighbouring commits.
+        columns: Columns of the source, ``_change_type`` and ``_commit_version``.
+        keep: Returns those of the rows of a file that are wanted.
+    """
+    changed = [c for c in run if c.is_data_change]
+    _refuse_irregular(path, changed)
+    found = []
+    for is_added, some in groupby(changed, key=lambda c: not (c.change_files or c.removes or c.metadata)):
+        commits = list(some)
+        rows = inserted_rows(table, path, commits, columns, keep) if is_added else None
+        found.append(keep(_feed(table, path, commits, columns).select(list(columns))) if rows is None else rows)
+    return pa.concat_tables(found) if found else _feed(table, path, run, columns).select(list(columns))
+
+
+def changed_in(path: str, commit: Commit) -> int:
+    """Return the number of changed rows of a commit, by the footers of the files that hold them."""
+    if not commit.change_files:
+        return sum(f.rows or 0 for f in (*commit.adds, *commit.removes) if f.data_change)
+    return sum(_footer_rows(path, f.path) for f in commit.change_files)
+
+
+def _footer_rows(path: str, name: str) -> int:
+    file = f"{path}/{unquote(name)}"
+    return fact(path, ("rows", name), lambda: int(pq.read_metadata(places.opened(file)).num_rows))
 
 
 def with_images(rows: pa.Table, images: Sequence[str]) -> pa.Table:
@@ -137,14 +173,18 @@ def _feed(table: DeltaTable, path: str, run: Sequence[Commit], columns: Sequence
     named = ['"' + name.replace('"', '""') + '"' for name in wanted]  # the library reads each as SQL
     feed = table.load_cdf(starting_version=first, ending_version=last, columns=named)
     rows = plain(pa.RecordBatchReader.from_stream(feed).read_all())  # pa.table() would import pandas
-    values = [
-        rows[n].cast(pa.int64()) if n == _VERSION else rows[n] for n in wanted
-    ]  # as of rows that were read from files
-    rows = pa.Table.from_arrays(values, wanted)
+    values = [rows[n].cast(pa.int64()) if n == _VERSION else rows[n] for n in wanted]
+    rows = pa.Table.from_arrays(values, wanted)  # as they are read from files
     return _of_versions(rows, range(first, last + 1), {c.version for c in run})
 
 
-def inserted_rows(table: DeltaTable, path: str, run: Sequence[Commit], columns: Sequence[str]) -> pa.Table | None:
+def inserted_rows(
+    table: DeltaTable,
+    path: str,
+    run: Sequence[Commit],
+    columns: Sequence[str],
+    keep: Callable[[pa.Table], pa.Table] = lambda rows: rows,
+) -> pa.Table | None:
     """Return the feed of commits that only added files, from these files; None if only the library can tell it.
 
     The feed of such a commit is its files' rows. The library opens a file once for each part that it reads of it, and takes 0.4 ms
@@ -155,6 +195,7 @@ def inserted_rows(table: DeltaTable, path: str, run: Sequence[Commit], columns: 
         path: Its path.
         run: The commits.
         columns: Columns of the source, ``_change_type`` and ``_commit_version``.
+        keep: Returns those of the rows of a file that are wanted.
     """
     adds = [(c.version, f) for c in run for f in c.adds if f.data_change]
     if (
@@ -182,7 +223,7 @@ def inserted_rows(table: DeltaTable, path: str, run: Sequence[Commit], columns: 
             rows = pa.Table.from_arrays([rows[n] for n in names], names)
         if shared is not None and shared.is_shared:
             shared.remember((table_id, name, file.bytes), rows)
-        read.append(rows)
+        read.append(keep(rows))
     rows = pa.concat_tables(read)
     versions = np.repeat(np.array([v for v, _ in adds], np.int64), [r.num_rows for r in read])
     numbers = pa.Array.from_buffers(
@@ -190,6 +231,11 @@ def inserted_rows(table: DeltaTable, path: str, run: Sequence[Commit], columns: 
     )  # pa.array() loads pandas
     rows = rows.append_column("_change_type", pa.repeat("insert", rows.num_rows)).append_column(_VERSION, numbers)
     return rows.combine_chunks().select(list(columns))
+
+
+def _refuse_irregular(path: str, run: Sequence[Commit]) -> None:
+    names = [f.path for c in run for f in c.change_files] + [f.path for c in run for f in c.adds]
+    refuse_irregular(path, map(unquote, names))
 
 
 def _key(commit: Commit) -> Hashable:

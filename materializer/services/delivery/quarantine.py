@@ -10,31 +10,48 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from materializer.core.compiled.definition import Definition
 from materializer.core.engines.clock import ClosingClock
 from materializer.errors import WriteFencedError
+from materializer.journal.events import SourceIdentity
 from materializer.journal.state import AggregateState
 from materializer.lake import places
 from materializer.lake.table import DeltaFolder
 from materializer.lake.write.commit import append_rows, create_table
 from materializer.lake.write.replace import append_files
+from materializer.local.executor import LocalExecutor
+from materializer.local.kinds import NotLocal
 from materializer.services.aggregate import Aggregate
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from materializer.spark.run.spark import Spark
 
 
-def follow(state: AggregateState, aggregate: Aggregate, spark: Callable[[], Spark]) -> None:
-    """Bring the quarantine up to the captured source version."""
+def follow(
+    state: AggregateState, aggregate: Aggregate, spark: Callable[[], Spark], local: LocalExecutor | None
+) -> None:
+    """Bring the quarantine up to the captured source version.
+
+    Args:
+        state: The aggregate.
+        aggregate: It, with its tables.
+        spark: Starts Spark on first use.
+        local: What finds the rows in this process; None if Spark does.
+    """
     path, app_id = aggregate.paths["quarantine"], aggregate.app_ids["quarantine"]
     known = (DeltaFolder.at(path).transaction_version(app_id) or 0) - 1 if places.exists(path) else -1
     if state.cursor <= known:
         return
-    clock = ClosingClock.of(state.engine)
-    schema, rows, is_fetched = spark().windows.late_rows(
-        aggregate.definition, aggregate.source, known, state.cursor, clock
-    )
-    if not places.exists(path):
+    of_rows = aggregate.definition, aggregate.source, known, state.cursor, ClosingClock.of(state.engine)
+    found = None if local is None or aggregate.source.name else _found_here(local, *of_rows)
+    if found is None:
+        schema, rows, is_fetched = spark().windows.late_rows(*of_rows)
         columns = [(f.name, f.dataType.simpleString()) for f in schema]
+    else:
+        columns, rows, is_fetched = *found, True
+    if not places.exists(path):
         create_table(path, columns, name=f"{aggregate.name}_quarantine", description="rows that came too late")
     note = {"plan": "", "n": state.last_n, "kind": "quarantine", "source_version": state.cursor}
     with suppress(WriteFencedError):  # another process was first
@@ -42,3 +59,13 @@ def follow(state: AggregateState, aggregate: Aggregate, spark: Callable[[], Spar
             append_rows(path, rows, app_id, state.cursor + 1, note)
         else:
             append_files(path, lambda folder: spark().append(rows, folder), app_id, state.cursor + 1, note)
+
+
+def _found_here(
+    local: LocalExecutor, definition: Definition, source: SourceIdentity, after: int, upto: int, at: ClosingClock
+) -> tuple[list[tuple[str, str]], pa.Table] | None:
+    """Return the columns and the late rows; None if Spark has to find them."""
+    with suppress(NotLocal):
+        columns, rows = local.late_rows(definition, source, after, upto, at)
+        return [*columns, ("_reason", "string"), ("_version", "bigint")], rows
+    return None

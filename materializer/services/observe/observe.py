@@ -264,13 +264,19 @@ class Observation:
 
         What is frozen already counts for nothing.
         """
-        if self.aggregate.definition.engine is None or bound == NEG_INF:
+        definition = self.aggregate.definition
+        if definition.engine is None or bound == NEG_INF:
             return None
         above = state.log.cut(SpanSet.of(Span(bound, max(bound + 1, state.extent_end)))).taken
         dirty = min((e.span.start for e in above), default=POS_INF)
         path, version = self.aggregate.paths["partials"], self.head(Which.PARTIALS).version
         inside = Span(state.frozen, bound)
-        return self._engine().windows.unsettled(self.aggregate.definition, path, version, inside, dirty)
+        from materializer.lake import engine_rows
+
+        found = engine_rows.progress(self._config.budget, definition, path, version, inside, dirty)
+        if found is not None:
+            return found.unsettled(definition.engine.params, inside)
+        return self._engine().windows.unsettled(definition, path, version, inside, dirty)
 
     def present(self, state: AggregateState, spans: SpanSet) -> SpanSet:
         """Return the part of *spans* in which the source, at the cursor, or our tables may have rows.

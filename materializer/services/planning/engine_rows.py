@@ -15,7 +15,7 @@ from materializer.core.compiled.definition import Definition
 from materializer.core.engines.ranges import StoredResult
 from materializer.core.engines.work import ChangedKeys, Key
 from materializer.core.refresh.plan import Estimate, ExecutorKind
-from materializer.core.time.spans import EVERYTHING, NEG_INF, SpanSet
+from materializer.core.time.spans import NEG_INF, SpanSet
 from materializer.local.executor import LocalExecutor
 from materializer.local.kinds import NotLocal
 from materializer.services.aggregate import Aggregate
@@ -74,14 +74,10 @@ class EngineRows(Struct, frozen=True):
         return self._windows.rows_as_changes(self._definition, self.aggregate.source, version, spans)
 
     def newest_time(self, version: int) -> int | None:
-        """Return the largest time of the source's rows that count; None without rows."""
+        """Return the largest time of the source's rows that count, or the one that set the newest watermark; None without rows."""
         if (local := self._local) is not None:
             with suppress(NotLocal):
-                found = local.rows_as_changes(
-                    self._definition, self.aggregate.source, version, SpanSet.of(EVERYTHING), self.budget.changed
-                )
-                if found is not None:
-                    return found.newest
+                return local.newest_time(self._definition, self.aggregate.source, version)
         return self._windows.newest_time(self._definition, self.aggregate.source, version)
 
     def first_time(self, version: int) -> int | None:
@@ -125,7 +121,10 @@ class EngineRows(Struct, frozen=True):
 
     def stored_across(self, version: int, bound: int) -> list[StoredResult]:
         """Return the stored results across an instant, joined into one."""
-        return self._windows.kept_across(self._partials, version, bound)
+        from materializer.lake import engine_rows
+
+        found = engine_rows.stored_across(self.budget, self._definition, self._partials, version, bound)
+        return self._windows.kept_across(self._partials, version, bound) if found is None else found
 
     @property
     def may_merge(self) -> bool:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from materializer.core.compiled.definition import Definition
-from materializer.core.engines.work import Work, continues
+from materializer.core.engines.work import Work
 from materializer.core.quality.builtin import built_in
 from materializer.core.quality.compiled import CompiledSuite
 from materializer.core.quality.gates import has_gate, is_on
@@ -63,7 +63,7 @@ def chosen(
     """
     if wanted == "spark" or local is None:
         return ExecutorKind.SPARK, "the settings say so" if wanted == "spark" else "nothing else is there"
-    reason = _too_large(plan, work, local, needs) or _no_form(aggregate, plan, work, local)
+    reason = _too_large(plan, work, local, needs) or _no_form(aggregate, plan, local)
     if not reason:
         rows, likely = plan.estimate.rows, plan.estimate.likely_rows
         what = f"reads {rows:,} rows" if rows <= local.rows else f"needs about {likely:,} of {rows:,} rows"
@@ -78,11 +78,7 @@ def chosen(
 def is_only_too_large(aggregate: Aggregate, plan: Plan, local: LocalExecutor, needs: Needs) -> bool:
     """Return whether this process could compute smaller parts of a plan of a continuous aggregate, but not the whole plan."""
     few = replace(needs, read=0, results=0)
-    return (
-        needs.shares(local) > 1
-        and not _too_large(plan, None, local, few)
-        and not _no_form(aggregate, plan, None, local)
-    )
+    return needs.shares(local) > 1 and not _too_large(plan, None, local, few) and not _no_form(aggregate, plan, local)
 
 
 def _too_large(plan: Plan, work: Work | None, local: LocalExecutor, needs: Needs) -> str:
@@ -115,10 +111,7 @@ def _no_form_of_rows(aggregate: Aggregate, local: LocalExecutor) -> str:
     return found if not found or found.startswith(BUG) else f"the local executor has no form for {found}"
 
 
-def _no_form(aggregate: Aggregate, plan: Plan, work: Work | None, local: LocalExecutor) -> str:
-    engine = aggregate.definition.engine
-    if work is not None and engine is not None and continues(engine.params, work):
-        return "results go on from history that is frozen"
+def _no_form(aggregate: Aggregate, plan: Plan, local: LocalExecutor) -> str:
     if found := _no_form_of_rows(aggregate, local):
         return found
     given = suites.values(aggregate.definition, plan.n, plan.source_version, plan.window)

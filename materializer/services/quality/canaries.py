@@ -176,7 +176,8 @@ def why_spark(
         with bugs_left_to_spark():
             work = None if again is None else again(plan, spans)
             wanted = definition if local.why_not(bounds := bounded(definition)) else bounds
-            expected = local.recomputed(wanted, aggregate.source, plan, spans, hull=hull, work=work)
+            partials = aggregate.paths["partials"]
+            expected = local.recomputed(wanted, aggregate.source, partials, plan, spans, hull=hull, work=work)
             rows = computed.output
             if sample == UNTOUCHED:
                 near = column.values_in(spans)

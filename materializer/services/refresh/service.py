@@ -258,7 +258,8 @@ class Refresher(Struct):
         if self.lake.aggregate(state).definition.spec.lateness != "recompute" and not state.builds:
             from materializer.services.delivery import quarantine
 
-            quarantine.follow(state, self.lake.aggregate(state), self.lake.engine)
+            local = None if Request(options).executor(self.lake.config) == "spark" else self.lake.local
+            quarantine.follow(state, self.lake.aggregate(state), self.lake.engine, local)
         problem = registration.why_not(state)
         reports, warnings = self._maintained(state, [run.plan.n for run in runs])
         return RefreshReport(

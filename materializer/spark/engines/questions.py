@@ -6,9 +6,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
-from msgspec import Struct
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
@@ -18,13 +15,13 @@ from materializer.core.compiled.definition import Definition, key_column
 from materializer.core.engines.engine_query import END, TIME, engine_of
 from materializer.core.engines.queries.daily_time_series import day_from_sql
 from materializer.core.engines.ranges import StoredResult
-from materializer.core.engines.trading_calendar import Calendar
 from materializer.core.engines.work import ChangedKeys, Key, frozen, joined
 from materializer.core.refresh.plan import MAX_SPANS
 from materializer.core.spec.table_names import quoted
 from materializer.core.time.spans import NEG_INF, POS_INF, Span, SpanSet
 from materializer.journal.events import SourceIdentity
-from materializer.lake.engine_rows import Near, StoredResults, by_keys, small_table, stored_columns
+from materializer.lake import engine_rows
+from materializer.lake.engine_rows import Near, StoredResults, by_keys, stored_columns
 from materializer.spark.engines.run import prepared
 from materializer.spark.query import compute as c
 from materializer.spark.query.shared_changes import shared_changes
@@ -187,62 +184,23 @@ def unsettled(
         inside: The span from the present frozen boundary to the proposed one; only results that begin in it count.
         dirty: The first dirty instant at or after the end of *inside*. A result that reaches it may change, like an open one.
     """
-    params = engine_of(definition).params
-    start, end, dirty = _clamped(inside.start), _clamped(inside.end), _clamped(dirty)
-    calendar = params.calendar if params.fills_by_day else None
-    columns = [*(key_column(k.name) for k in definition.spec.keys), "w_start", "w_end", "is_final"]
-    rows = small_table(budget, definition, path, version, columns, None)
-    if rows is not None:
-        kept = _small_progress(rows, start, end, dirty, calendar)
-    else:
-        frame = spark.read.format("delta").option("versionAsOf", version).load(path)
-        if not params.fills_on:
-            frame = frame.where(spans_sql("slice", SpanSet.of(inside), definition.time_type))
-        kept = _progress(frame, columns[:-3], start, end, dirty, calendar)
-    pending = None
-    if calendar is not None:
-        pending = params.first_unfilled(kept.days)
-    elif kept.last is not None and params.fills_on:
-        pending = params.filled_after(kept.last)
-    coming = None if pending is None else max(pending, start)
-    return min((t for t in (kept.changing, coming) if t is not None and t < end), default=None)
-
-
-class _Progress(Struct, frozen=True):
-    """How far the stored results have progressed.
-
-    Args:
-        changing: Start of the first result in a span that is open or reaches dirt; None if there is none.
-        last: Start of the last closed result of a key; the earliest of these starts over all keys.
-        days: (first start, number) of the windows of each key and trading day in the span; empty unless a calendar is given.
-    """
-
-    changing: int | None
-    last: int | None
-    days: Sequence[tuple[int, int]]
-
-
-def _small_progress(rows: pa.Table, start: int, end: int, dirty: int, calendar: Calendar | None) -> _Progress:
-    names = [n for n in rows.column_names if n not in ("w_start", "w_end", "is_final")]
-    may_change = pc.or_(pc.invert(rows["is_final"]), pc.greater_equal(rows["w_end"], dirty))
-    inside = pc.and_(pc.greater_equal(rows["w_start"], start), pc.less(rows["w_start"], end))
-    changing = pc.min(rows.filter(pc.and_(inside, may_change))["w_start"]).as_py()
-    by_key = rows.filter(rows["is_final"]).group_by(names).aggregate([("w_start", "max")])
-    days: list[tuple[int, int]] = []
-    if calendar is not None:
-        lies = rows.filter(inside)
-        day = pa.array([calendar.day_from(t) for t in lies["w_start"].to_pylist()], pa.int64())
-        by_day = lies.append_column("_day", day).group_by([*names, "_day"])
-        found = by_day.aggregate([("w_start", "min"), ("w_start", "count")])
-        days = list(zip(found["w_start_min"].to_pylist(), found["w_start_count"].to_pylist(), strict=True))
-    return _Progress(changing, pc.min(by_key["w_start_max"]).as_py(), days)
+    found = engine_rows.progress(budget, definition, path, version, inside, dirty)
+    if found is None:
+        found = _progress(spark, definition, path, version, inside, dirty)
+    return found.unsettled(engine_of(definition).params, inside)
 
 
 def _progress(
-    frame: DataFrame, names: Sequence[str], start: int, end: int, dirty: int, calendar: Calendar | None
-) -> _Progress:
-    inside = f"w_start >= {start}L AND w_start < {end}L"
-    changing = f"{inside} AND (NOT is_final OR w_end >= {dirty}L)"
+    spark: SparkSession, definition: Definition, path: str, version: int, inside: Span, dirty: int
+) -> engine_rows.Progress:
+    params = engine_of(definition).params
+    calendar = params.calendar if params.fills_by_day else None
+    names = [key_column(k.name) for k in definition.spec.keys]
+    frame = spark.read.format("delta").option("versionAsOf", version).load(path)
+    if not params.fills_on:
+        frame = frame.where(spans_sql("slice", SpanSet.of(inside), definition.time_type))
+    within = f"w_start >= {_clamped(inside.start)}L AND w_start < {_clamped(inside.end)}L"
+    changing = f"{within} AND (NOT is_final OR w_end >= {_clamped(dirty)}L)"
     latest = frame.groupBy(*map(quoted, names)).agg(
         sf.expr(f"min(w_start) FILTER (WHERE {changing})").alias("t"),
         sf.expr("max(w_start) FILTER (WHERE is_final)").alias("last"),
@@ -251,13 +209,13 @@ def _progress(
     days: list[tuple[int, int]] = []
     if calendar is not None:
         day = sf.expr(day_from_sql(calendar, "w_start")).alias("_day")
-        by_day = frame.where(inside).groupBy(*map(quoted, names), day)
+        by_day = frame.where(within).groupBy(*map(quoted, names), day)
         counted = by_day.agg(sf.min("w_start").alias("first"), sf.count(sf.lit(1)).alias("count"))
         # of trading days with the same first window, the one with the fewest windows decides
         days = [
             (r["first"], r["least"]) for r in counted.groupBy("first").agg(sf.min("count").alias("least")).collect()
         ]
-    return _Progress(_number(row["t"]), _number(row["last"]), days)
+    return engine_rows.Progress(_number(row["t"]), _number(row["last"]), days)
 
 
 def _clamped(instant: int) -> int:

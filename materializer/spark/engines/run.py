@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql import types as st
 
@@ -19,8 +19,9 @@ from materializer.core.compiled.definition import SLICE, Definition, key_column
 from materializer.core.compiled.shown import shown_values
 from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.compile import carried_columns, measure_names
-from materializer.core.engines.engine_query import END, KNOWN_MAX, PART, TIME, Before, EngineQuery, engine_of
-from materializer.core.engines.reactive_state import ARGUMENT, ORDINAL
+from materializer.core.engines.engine_query import CARRY, END, KNOWN_MAX, PART, TIME, Before, EngineQuery, engine_of
+from materializer.core.engines.queries import frozen
+from materializer.core.engines.reactive_state import ARGUMENT
 from materializer.core.engines.registry import query_module
 from materializer.core.engines.work import Part
 from materializer.core.spec.table_names import quoted
@@ -116,36 +117,22 @@ def everything(
     return found if spans == SpanSet.of(EVERYTHING) else c.kept_partials(definition, found, spans)
 
 
-def going_on(definition: Definition, raw: DataFrame, kept: DataFrame, since: int) -> DataFrame:
+def going_on(definition: Definition, raw: DataFrame, stored: DataFrame, since: int) -> DataFrame:
     """Return prepared *raw* rows from a frozen boundary on, with the state of their key's last result before it.
 
     A session that began below the boundary owns the rows within its gap, whether it counts them or not; they are left out.
-    Cumulative functions resume from ``_carry_<column>``; the other functions look back on the rows of :func:`kept_before`.
+    Cumulative functions resume from ``_carry_<column>``; the other functions look back on the rows of :func:`looking_back`.
 
     Args:
         definition: The definition.
         raw: Raw rows, none before *since*.
-        kept: The stored rows that begin before *since*.
+        stored: The stored rows that begin before *since*.
         since: The frozen boundary.
     """
-    keys = [key_column(k.name) for k in definition.spec.keys]
-    carried = carried_columns(definition)
-    resumes_from = engine_of(definition).params.resumes_from
-    if resumes_from == "nothing":
-        return raw
-    place = sf.struct("w_start", *(["x_ordinal"] if "x_ordinal" in carried else []))
-    columns = ["w_end", *carried]
-    last = kept.groupBy(*[sf.col(quoted(k)).alias(f"_mz_{i}") for i, k in enumerate(keys)]).agg(
-        sf.max_by(sf.struct(*columns), place).alias("_mz_last")
+    query = frozen.going_on(
+        named("raw", raw), named("stored", stored), EngineQuery.of(definition), since, carried_columns(definition)
     )
-    joined = raw.join(last, _same_keys(definition), "left")
-    if resumes_from == "session":
-        joined = joined.where(sf.col(TIME) >= sf.coalesce(sf.col("_mz_last.w_end"), sf.lit(since)))
-        carried = []
-    return joined.select(
-        *[sf.col(quoted(n)) for n in raw.columns],
-        *[sf.col(f"_mz_last.{n}").alias(f"_carry_{n}") for n in carried],
-    )
+    return rendered(query, {"raw": raw, "stored": stored})
 
 
 def looks_back(definition: Definition) -> bool:
@@ -153,63 +140,42 @@ def looks_back(definition: Definition) -> bool:
     return bool(engine_of(definition).params.lookback)
 
 
-def kept_before(definition: Definition, raw: DataFrame, kept: DataFrame, parts: DataFrame | None) -> DataFrame:
-    """Return prepared *raw* rows and, before those of each key, its last *kept* rows, on which functions look back.
+def looking_back(definition: Definition, raw: DataFrame, stored: DataFrame, parts: DataFrame | None) -> DataFrame:
+    """Return prepared *raw* rows and, before those of each key, its last *stored* rows, on which functions look back.
 
     Args:
         definition: The definition.
         raw: Raw rows, none below the frozen boundary.
-        kept: The stored rows that begin below the boundary.
+        stored: The stored rows that begin below the boundary.
         parts: The ranges whose rows would reach below the boundary, from :func:`part_frame`; None for everything.
 
     Shape:
         The columns of *raw*, ``_kept_x_ordinal`` and ``_kept_x_arg<i>``, which are null in raw rows. A stored row has only
         these, its keys, ``_part``, ``_t`` and ``_carry_<column>``.
     """
-    params = engine_of(definition).params
-    keys = [quoted(key_column(k.name)) for k in definition.spec.keys]
-    carried = [n for n in raw.columns if n.startswith("_carry_")]
-    before = (
-        kept.withColumn(PART, sf.lit(0)) if parts is None else kept.join(sf.broadcast(parts), _same_keys(definition))
-    )
-    backwards = Window.partitionBy(*keys, PART).orderBy(sf.desc("w_start"), sf.desc(ORDINAL))
-    last = before.withColumn("_mz_place", sf.row_number().over(backwards)).where(f"_mz_place <= {params.lookback}")
-    if parts is None:
-        last = last.select("*", *[sf.first(n.removeprefix("_carry_")).over(backwards).alias(n) for n in carried])
-    stored = [ORDINAL, *params.arguments.values()]
-    found = last.select(
-        *map(sf.col, keys),
-        PART,
-        sf.col("w_start").alias(TIME),
-        *[sf.col(n).alias(f"_kept_{n}") for n in stored],
-        *map(sf.col, carried),
-    )
-    return raw.unionByName(found, allowMissingColumns=True)
+    e, types = EngineQuery.of(definition), dict(definition.partial_columns)
+    carried = [name.removeprefix(CARRY) for name in raw.columns if name.startswith(CARRY)]
+    found = frozen.rows_before(named("stored", stored), e, carried, None if parts is None else named("parts", parts))
+    query = frozen.looking_back(named("raw", raw), found, e, types)
+    return rendered(query, {"raw": raw, "stored": stored} | ({} if parts is None else {"parts": parts}))
 
 
-def windows_before(definition: Definition, kept: DataFrame, parts: DataFrame | None) -> DataFrame:
-    """Return the last of the *kept* windows of each key; empty windows are filled after it.
+def windows_before(definition: Definition, stored: DataFrame, parts: DataFrame | None) -> DataFrame:
+    """Return the last of the *stored* windows of each key; empty windows are filled after it.
 
     Args:
         definition: The definition.
-        kept: The stored rows that begin before a frozen boundary.
+        stored: The stored rows that begin before a frozen boundary.
         parts: The ranges to compute, from :func:`part_frame`; None for everything.
 
     Shape:
-        Keys, ``_part``, ``w_start``, ``v_<measure>``, ``n``, ``first_t``, and ``last_t``: the newest time of the key in *kept*.
+        Keys, ``_part``, ``w_start``, ``v_<measure>``, ``n``, ``first_t``, and ``last_t``: the newest time of the key in *stored*.
         Grain: keys, ``_part``.
     """
-    keys = [key_column(k.name) for k in definition.spec.keys]
-    columns = ["w_start", *(f"v_{name}" for name in measure_names(definition.spec)), "n", "first_t"]
-    last = kept.groupBy(*map(quoted, keys)).agg(
-        sf.max_by(sf.struct(*map(quoted, columns)), "w_start").alias("_mz_last"), sf.max("last_t").alias("last_t")
+    query = frozen.windows_before(
+        named("stored", stored), EngineQuery.of(definition), None if parts is None else named("parts", parts)
     )
-    last = last.where("_mz_last IS NOT NULL")
-    if parts is None:
-        placed = last.withColumn(PART, sf.lit(0))
-    else:
-        placed = last.join(sf.broadcast(parts), _same_keys(definition))
-    return placed.select(*[sf.col(quoted(k)) for k in keys], PART, sf.col("_mz_last.*"), "last_t")
+    return rendered(query, {"stored": stored} | ({} if parts is None else {"parts": parts}))
 
 
 def part_frame(spark: SparkSession, definition: Definition, parts: Sequence[Part]) -> DataFrame:

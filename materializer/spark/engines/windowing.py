@@ -14,7 +14,7 @@ from materializer.core.compiled.shown import shown_values
 from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.engine_query import Before, engine_of
 from materializer.core.engines.ranges import StoredResult
-from materializer.core.engines.work import ChangedKeys, Key, KeySlices, Work
+from materializer.core.engines.work import ChangedKeys, Key, KeySlices, Work, reaches_below
 from materializer.core.refresh.plan import Plan
 from materializer.core.time.spans import NEG_INF, Span, SpanSet
 from materializer.errors import ChangeFeedGapError
@@ -179,7 +179,7 @@ class Windowing:
     ) -> Before | None:
         """Return each key's or part's last window below the frozen boundary, to fill windows after it; None for no filling."""
         since = work.since
-        if not engine_of(definition).params.fills_on or not _reaches_below(work):
+        if not engine_of(definition).params.fills_on or not reaches_below(work):
             return None
         parts = parts if parts is None else parts.where(f"_mz_raw_start <= {since}L")
         return Before(run.windows_before(definition, self._below(path, version, since), parts), since)
@@ -195,10 +195,10 @@ class Windowing:
     ) -> DataFrame:
         """Return raw rows and, before them, the stored rows below the frozen boundary on which functions look back."""
         since = work.since
-        if not run.looks_back(definition) or not _reaches_below(work):
+        if not run.looks_back(definition) or not reaches_below(work):
             return raw
         parts = parts if parts is None else parts.where(f"_mz_raw_start <= {since}L")
-        return run.kept_before(definition, raw, self._below(path, version, since), parts)
+        return run.looking_back(definition, raw, self._below(path, version, since), parts)
 
     def _below(self, path: str, version: int | None, since: int) -> DataFrame:
         reader = self._spark.read.format("delta")
@@ -335,8 +335,3 @@ class Windowing:
                 return arrival.newest_submitted(self._spark, definition, source, version)
         with spoken("looking for the newest row", table=source.path, version=version):
             return questions.newest_time(self._spark, definition, source, version)
-
-
-def _reaches_below(work: Work) -> bool:
-    """Return whether rows below the frozen boundary would count if they still existed."""
-    return work.since != NEG_INF and (work.parts is None or any(p.raw_start <= work.since for p in work.parts))

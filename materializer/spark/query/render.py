@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _MADE: Final = {"double": st.DoubleType(), "bigint": st.LongType()}
 """The types of what a pass makes."""
-_HOW: Final = {"inner": "inner", "semi": "left_semi", "anti": "left_anti"}
+_HOW: Final = {"inner": "inner", "left": "left", "semi": "left_semi", "anti": "left_anti"}
 
 
 def named(name: str, frame: DataFrame) -> Named:

@@ -272,8 +272,8 @@ def _changed(
     types = dict(definition.spec.read_types)
     few = None
     if not source.name:  # a name is read by Spark, after the catalog was asked for it
-        most = {"max_rows": budget.changed, "max_bytes": budget.bytes}
-        few = read_small_changes(source.path, change.after, upto, list(types), **most)
+        of_feed = source.path, change.after, upto, list(types)
+        few = read_small_changes(*of_feed, max_rows=budget.changed, max_bytes=budget.bytes)
     if few is None:
         changed = c.of_images(shared_changes(spark, source, change.after, upto), images)
         return _in_spans(spark, budget, definition, changed, change.spans, inside)

@@ -22,6 +22,8 @@ DAYS: dict[str, Any] = {
     "holidays": "1970-01-02",
     "fill": ["ffill", "0"],
 }
+EARLIER = "earlier than its key's newest row"
+ONE_SESSION: dict[str, Any] = {"session_begin": ["00:10:00"], "session_end": ["01:00:00"]}
 
 
 def minutes(lake: LocalLake, *columns: str) -> list[tuple[Any, ...]]:
@@ -31,8 +33,8 @@ def minutes(lake: LocalLake, *columns: str) -> list[tuple[Any, ...]]:
 
 
 def define(lake: LocalLake, **parts: Any) -> None:
-    measures = {"v": "sum(v)", "n": "count(*)"}
-    lake.opened.define("made", str(lake.root / "raw"), time="ts", measures=measures, **parts)
+    given = {"measures": {"v": "sum(v)", "n": "count(*)"}} | parts
+    lake.opened.define("made", str(lake.root / "raw"), time="ts", **given)
 
 
 def test_sessions_are_kept_true_without_spark(tmp_path: Path) -> None:
@@ -156,9 +158,9 @@ def test_rows_that_are_equal_have_one_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("parts", "reason"),
     [
-        (SESSIONS | {"lateness": "strict"}, "lateness 'strict'"),
-        ({"engine": "time_series", "step": "1 hour", "window_size": "1 hour", "lateness": "strict"}, "lateness"),
-        ({"engine": "daily_time_series", "window_size": "1 hour", "lateness": "delay"}, "lateness 'delay'"),
+        (SESSIONS | {"lateness": "strict"}, ""),
+        ({"engine": "time_series", "step": "1 hour", "window_size": "1 hour", "lateness": "strict"}, ""),
+        ({"engine": "daily_time_series", "window_size": "1 hour", "lateness": "delay"}, ""),
         (DAYS, ""),
         (SESSIONS | {"where": "soundex(v) = 'A'"}, "soundex"),
         (SERIES | {"fill": ["x", "0"]}, "as a bigint|AS bigint"),
@@ -195,3 +197,77 @@ def test_count_windows_are_kept_true_without_spark(tmp_path: Path) -> None:
 
     assert [(0, 5, 2), (25, 6, 2)] == minutes(lake, "v", "n")
     assert ["local"] * 2 == [run.report.executor for report in reports for run in report.runs]
+
+
+@pytest.mark.parametrize(
+    ("parts", "published", "refused"),
+    [
+        (SESSIONS, [(0, 1), (15, 2), (35, 4)], {8: EARLIER, 64: EARLIER, 100: EARLIER}),
+        (
+            SERIES | {"fill": None},
+            [(-10, 1), (0, 3), (10, 2), (20, 4), (30, 4)],
+            {8: EARLIER, 64: EARLIER, 100: EARLIER},
+        ),
+        (
+            DAYS | ONE_SESSION | {"lateness": "delay", "accepted_delay": "20 minutes", "fill": None},
+            [(10, 3), (30, 76)],
+            {16: "outside of the trading sessions", 100: "all its windows were closed"},
+        ),
+    ],
+    ids=["sessions", "a time series", "days that are delayed"],
+)
+def test_rows_by_arrival_are_judged_without_spark(
+    tmp_path: Path, parts: dict[str, Any], published: list[tuple[int, int]], refused: dict[int, str]
+) -> None:
+    """
+    A row that comes too late is in no result, and in the quarantine with its reason; so is the new image of a row, which arrives like any
+    other. What stands for Spark is asked nothing.
+    """
+    lake = LocalLake(tmp_path)
+    lake.add((0, 1), (15 * MINUTE, 2), (35 * MINUTE, 4))
+    define(lake, **{"lateness": "strict"} | {name: value for name, value in parts.items() if value is not None})
+    lake.opened.refresh("made")
+    lake.add((30 * MINUTE, 8), (32 * MINUTE, 64))
+    lake.add((70 * MINUTE, 16))
+    DeltaTable(str(tmp_path / "raw")).update(updates={"v": "100"}, predicate="v = 2")
+    report = lake.opened.refresh("made")
+
+    assert [("local", 0)] == [(run.report.executor, run.report.jobs) for run in report.runs]
+    assert published == minutes(lake, "v")
+    late = DeltaTable(str(tmp_path / "made" / "quarantine")).to_pyarrow_table().to_pylist()
+    assert refused == {row["v"]: row["_reason"] for row in late}
+
+
+@pytest.mark.parametrize(
+    ("parts", "published"),
+    [
+        (
+            {"engine": "time_series", "step": "10 minutes", "window_size": "10 minutes", "fill": "ffill"},
+            [(120, 3), (130, 3), (140, 3), (150, 3), (160, 8), (170, 32)],
+        ),
+        (
+            {"engine": "reactive_state", "measures": {"v": "cumsum(v)", "n": "msum(v, 2)"}},
+            [(165, 12, 11), (175, 44, 40), (185, 46, 34)],
+        ),
+        (SESSIONS, [(165, 8), (175, 32)]),
+    ],
+    ids=["filled windows", "running state", "sessions"],
+)
+def test_results_go_on_from_frozen_history_without_spark(
+    tmp_path: Path, parts: dict[str, Any], published: list[tuple[int, ...]]
+) -> None:
+    """
+    Raw rows below the boundary are gone; what a late row fills, looks back on or sums up is taken from the stored results there.
+    """
+    lake = LocalLake(tmp_path)
+    lake.add((5 * MINUTE, 1), (15 * MINUTE, 3), (165 * MINUTE, 8), (185 * MINUTE, 2))
+    define(lake, **parts)
+    lake.opened.refresh("made")
+    lake.opened.expire("made", "1970-01-01T02:00:00Z")
+    DeltaTable(str(tmp_path / "raw")).delete("v IN (1, 3)")
+    lake.add((175 * MINUTE, 32))
+    late = lake.opened.refresh("made")
+    columns = ["v", "n"][: len(published[0]) - 1]
+
+    assert published == [row for row in minutes(lake, *columns) if row[0] >= 120]
+    assert ["local"] == [run.report.executor for run in late.runs]

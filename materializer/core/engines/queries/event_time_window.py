@@ -59,15 +59,8 @@ def _fired(panes: Query, e: EngineQuery) -> Query:
     wm, end = CLOSED_ON_ARRIVAL, f"({_AT} + {p.interval_duration}L)"
     placed = panes.explode(_AT, _starts(p), outer=True).where(f"coalesce({end} > {wm}, true)")
     late = f"CASE WHEN {end} <= {wm} + {p.discard_age}L THEN {wm} + {p.discard_age}L END"
-    placed = placed.add((_LATE, late)).add(_in_time=f"{_LATE} IS NULL")
-    placed = placed.over([*e.groups, _AT], _has_first="max(_in_time)", _set=f"collect_set({_LATE})")
-    each = (
-        f"transform(sort_array(_set), (f, i) -> named_struct('{_FIRING}', f, '{_ORDINAL}', "
-        "CAST(i + IF(_has_first, 1, 0) AS INT)))"
-    )
-    shown = f"filter({each}, s -> {_LATE} IS NULL OR s.{_FIRING} >= {_LATE})"
-    first = f"array(named_struct('{_FIRING}', CAST(NULL AS BIGINT), '{_ORDINAL}', 0))"
-    spread = f"concat(CASE WHEN {_LATE} IS NULL THEN {first} ELSE array() END, {shown})"
-    found = placed.explode("_shown", spread)
-    found = found.add((_FIRING, f"_shown.{_FIRING}"), (_ORDINAL, f"_shown.{_ORDINAL}"))
-    return found.only(*panes.names, _AT, _FIRING, _ORDINAL)
+    by = [*e.groups, _AT]
+    placed = placed.add((_LATE, late)).over(by, [_LATE], _first="dense_rank()").over(by, _last="max(_first)")
+    found = placed.explode("_number", "sequence(_first, _last)")
+    found = found.over([*by, "_number"], [], (_FIRING, f"max(CASE WHEN _first = _number THEN {_LATE} END)"))
+    return found.add((_ORDINAL, "_number - 1")).only(*panes.names, _AT, _FIRING, _ORDINAL)

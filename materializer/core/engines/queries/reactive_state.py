@@ -8,14 +8,11 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from materializer.core.engines.clock import ClosingClock
-from materializer.core.engines.engine_query import TIME, EngineQuery
+from materializer.core.engines.engine_query import CARRY, STORED, TIME, EngineQuery
 from materializer.core.engines.reactive_state import ARGUMENT, AT, FUNCTIONS, ORDINAL, ReactiveState, call_column
 from materializer.core.query.nodes import Folded, Frame, Named, Query
 from materializer.core.spec.table_names import quoted
 
-CARRY: Final = "_carry_"
-STORED: Final = "_kept_"
-"""Prefix of the columns of stored rows, which come before the raw rows so that functions can look back on them."""
 STATE: Final = "x_s"
 """Prefix of the state columns; they are numbered from 0 in the order of the calls."""
 _SO_FAR: Final[Frame] = ("rows", None, 0)

@@ -10,6 +10,7 @@ from materializer.core.engines.engine_query import (
     IS_FILLED,
     KEY_MAX,
     KNOWN,
+    ORIGIN,
     PART_MAX,
     TIME,
     Before,
@@ -26,8 +27,6 @@ from materializer.core.query.nodes import Query
 from materializer.core.spec.table_names import quoted
 
 SHUT_OUT: Final = "_shut_out"
-ORIGIN: Final = "_origin"
-"""Optional column of raw rows, present if the order of arrival is known: the time of the key's first accepted row."""
 _PANE: Final = "_pane"
 """The end of the pane of a row; null for a row between sub-windows, which only advances time."""
 _AT: Final = "_at"
