@@ -103,7 +103,7 @@ class Times(Struct, frozen=True):
             clock = datetime.strptime(choose.choice([*begins, *ends]), "%H:%M:%S").replace(tzinfo=UTC)
             at = self.base + choose.choice([0, 0, 0, 1, 1, 3]) * DAY + (clock.hour * 60 + clock.minute) * MINUTE
             return at + choose.choice([-1, 0, 0, 1, self.step, choose.randint(-90, 90) * MINUTE])
-        far = choose.choice([40, 25, -9]) if choose.random() < 0.06 else choose.randint(0, 12)
+        far = choose.choice([60, 45, -9]) if choose.random() < 0.06 else choose.randint(0, 30)
         beside = choose.choice([0, 0, 0, -1, 1, self.step // self.tick // 2, choose.randrange(self.step // self.tick)])
         return self.base + far * self.step + beside * self.tick
 

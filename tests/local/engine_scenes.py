@@ -129,7 +129,7 @@ class EngineScene:
         tables.append(source, self.rows(choose, choose.randint(25, 70)))
         yield {}
         for _ in range(choose.choice([1, 2, 2, 3])):
-            options: dict[str, Any] = {"strategy": None if self.is_added else choose.choice([BY_KEY, BY_KEY, None])}
+            options: dict[str, Any] = {"strategy": None if self.is_added else choose.choice([BY_KEY] * 4 + [None])}
             for _ in range(choose.choice([1, 1, 2])):
                 self._change(choose, source)
             if choose.random() < 0.2:
@@ -142,10 +142,10 @@ class EngineScene:
         return instant if self.at.kind.is_integer else self.at.instant(instant)
 
     def _change(self, choose: random.Random, source: str) -> None:
-        some = f"id IN ({', '.join(str(choose.randrange(self.ids)) for _ in range(3))})"
+        some = f"id IN ({', '.join(str(choose.randrange(self.ids)) for _ in range(choose.choice([1, 1, 3])))})"
         match choose.choice(["append"] * (9 if self.is_added else 3) + ["correct", "move", "delete"]):
             case "append":
-                tables.append(source, self.rows(choose, choose.randint(1, 8)))
+                tables.append(source, self.rows(choose, choose.choice([1, 1, 2, 3, 6])))
             case "correct":
                 DeltaTable(source).update(updates={"k": "k + 1", "x": "'ß'", "h": "1.25"}, predicate=some)
             case "move":

@@ -35,16 +35,16 @@ def test_a_scene_is_computed_by_both(spark: SparkSession, tmp_path: Path) -> Non
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    "number", [2, pytest.param(3, marks=pytest.mark.slow), pytest.param(6, marks=pytest.mark.slow)]
+    "number", [6, pytest.param(4, marks=pytest.mark.slow), pytest.param(30, marks=pytest.mark.slow)]
 )
 def test_a_scene_of_an_engine_is_computed_by_both(spark: SparkSession, tmp_path: Path, number: int) -> None:
     """
     Of some definitions of one engine both executors compute every refresh, each alone and all together, with the same tables.
     """
-    found = compared(EngineScene(number, tmp_path), Spark(spark, {}, Budget()), range(6))
+    found = compared(EngineScene(number, tmp_path), Spark(spark, {}, Budget()), range(3))
 
     assert {} == found.wrong
-    assert found.cases >= 3
+    assert found.cases >= 1
     assert found.seen["everything"] >= 1
 
 
