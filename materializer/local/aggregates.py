@@ -287,8 +287,9 @@ def _approx_percentile(node: Any, compiler: Compiling, only: str) -> Typed:
     odd = f"{count} > {accuracy // 2}"
     if value.kind.is_fraction:
         odd += f" OR {_call('count(*)', only, f'isnan({value.sql})')} > 0"
-    elif value.kind == BIGINT:  # Spark goes through doubles
-        odd += f" OR coalesce({_call(f'max(abs({value.sql}::HUGEINT))', only)}, 0) > {2**53}"
+    elif value.kind == BIGINT or value.kind.name == "timestamp":  # Spark goes through doubles
+        whole = value.sql if value.kind == BIGINT else f"epoch_us({value.sql})"
+        odd += f" OR coalesce({_call(f'max(abs({whole}::HUGEINT))', only)}, 0) > {2**53}"
     return Typed(f"CAST({failing(odd, found)} AS {kind.duck})", kind)
 
 

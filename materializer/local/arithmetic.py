@@ -64,8 +64,6 @@ def negated(value: Typed) -> Typed:
     """Return ``-value``."""
     if not value.kind.is_number or value.kind.precision > SIGNED_DIGITS:
         raise NotLocal(f"-{value.kind.text}")
-    if value.literal in SMALLEST:
-        raise NotLocal(f"the number -{value.literal}")  # Spark reads the sign with it, and types it as one
     literal = None if value.literal is None else -value.literal
     return Typed(f"(-{value.sql})", value.kind, literal)
 

@@ -21,7 +21,15 @@ from sqlglot.errors import SqlglotError
 
 from materializer.core.dialect import SparkSql
 from materializer.local import aggregates, functions
-from materializer.local.arithmetic import arithmetic, compared_as, comparison, negated, positive_modulo, try_divide
+from materializer.local.arithmetic import (
+    SMALLEST,
+    arithmetic,
+    compared_as,
+    comparison,
+    negated,
+    positive_modulo,
+    try_divide,
+)
 from materializer.local.kinds import BOOLEAN, DOUBLE, STRING, Kind, NotLocal, common, decimal, kind_of, quoted
 from materializer.local.patterns import of_java
 from materializer.local.refused import called, no_form, text_of
@@ -245,7 +253,10 @@ class Compiler(Struct, frozen=True):
         return NULL
 
     def _neg(self, node: exp.Neg) -> Typed:
-        return negated(self.of(node.this))
+        value = self.of(node.this)
+        if isinstance(node.this, exp.Literal) and value.literal in SMALLEST:
+            raise NotLocal(f"the number -{value.literal}")  # Spark reads the sign with it, and types it as one
+        return negated(value)
 
     # -- logic -----------------------------------------------------------------------------------------------------------
 

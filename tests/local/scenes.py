@@ -397,7 +397,7 @@ def _differ(groups: Sequence[str], theirs: pa.Table, ours: pa.Table, loose: set[
     if theirs.num_rows != ours.num_rows:
         return f"{ours.num_rows} rows, in Spark {theirs.num_rows}"
     theirs = theirs.select(ours.column_names)
-    if [_plain(t) for t in theirs.schema.types] != [_plain(t) for t in ours.schema.types]:
+    if [plain(t) for t in theirs.schema.types] != [plain(t) for t in ours.schema.types]:
         return f"types {ours.schema.types}, in Spark {theirs.schema.types}"
     a, b = (_by_group(groups, rows) for rows in (theirs, ours))
     if missing := a.keys() ^ b.keys():
@@ -425,21 +425,21 @@ def alike(a: Any, b: Any, *, is_loose: bool) -> bool:
 
 
 def _by_group(groups: Sequence[str], rows: pa.Table) -> dict[tuple[str, ...], dict[str, Any]]:
-    plain = pa.table({n: c.cast(_plain(c.type)) for n, c in zip(rows.column_names, rows.columns, strict=True)})
+    plain = pa.table({n: c.cast(plain(c.type)) for n, c in zip(rows.column_names, rows.columns, strict=True)})
     return {
         tuple(repr(row[g] + 0.0 if isinstance(row[g], float) else row[g]) for g in groups): row
         for row in plain.to_pylist()
     }
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
+def plain(kind: pa.DataType) -> pa.DataType:
     """Return a type whose values Python has: days and instants as numbers, because Python's begin with year 1."""
     if pa.types.is_timestamp(kind):
         return pa.int64()
     if pa.types.is_date32(kind):
         return pa.int32()
     if pa.types.is_struct(kind):
-        return pa.struct([(f.name, _plain(f.type)) for f in kind])
+        return pa.struct([(f.name, plain(f.type)) for f in kind])
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return pa.list_(_plain(kind.value_type))
+        return pa.list_(plain(kind.value_type))
     return kind

@@ -49,3 +49,20 @@ def test_spark_reads_a_literal_as_it_was_drawn(spark: SparkSession, drawn: list[
 
     assert found is not None
     assert [value for _, value in [*drawn, ENV]] == found["v"]
+
+
+@pytest.mark.spark
+def test_the_sign_of_a_number_with_a_suffix_is_not_part_of_it(spark: SparkSession) -> None:
+    """
+    A suffix or brackets say what type the number has; without them Spark reads the sign with it, and the process leaves it to Spark.
+    """
+    texts = ["-2147483648L", "- 2147483648L", "-(2147483648)", "-CAST(2147483648 AS BIGINT)"]
+    for text in texts:
+        made = compiled(text, Scope({}))
+        with opened() as connection:
+            found = connection.query(f"SELECT {made.sql} AS v").to_pylist()[0]["v"]
+        by_spark = work_session(spark).sql(f"SELECT {text} AS v")
+        assert (made.kind.text, found) == (by_spark.schema["v"].dataType.simpleString(), by_spark.head()["v"])  # type: ignore[index]
+    for text in ("-2147483648", "- 9223372036854775808"):
+        with pytest.raises(NotLocal):
+            compiled(text, Scope({}))

@@ -18,6 +18,7 @@ COLUMNS = {
     "f": "float",
     "x": "string",
     "w": "decimal(38,10)",
+    "ts": "timestamp",
     "u": "date",
     "b": "boolean",
 }
@@ -146,6 +147,7 @@ def test_functions_have_the_names_of_spark(sql: str, name: str) -> None:
     [
         ("SELECT i::INTEGER AS i FROM range(6) t(i)", "approx_percentile(i, 0.5, 10)"),
         ("SELECT 9007199254740993::BIGINT AS l", "approx_percentile(l, 0.5)"),
+        ("SELECT make_timestamptz(9007199254740993) AS ts", "approx_percentile(ts, 0.5)"),
         ("SELECT 'nan'::DOUBLE AS d", "approx_percentile(d, array(0.5))"),
     ],
 )
