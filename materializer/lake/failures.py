@@ -22,16 +22,14 @@ from materializer.errors import (
 from materializer.errors.base import masked
 from materializer.lake import places
 
-_STORAGE = re.compile(
+_STORAGE = (  # compiled when something fails
     r"No space left|Permission denied|Read-only file system|Disk quota|Input/output error|Stale file handle"
-    r"|File too large|os error (?:5|13|27|28|30|116|122)\b|lacked the necessary privileges",
-    re.IGNORECASE,
+    r"|File too large|os error (?:5|13|27|28|30|116|122)\b|lacked the necessary privileges"
 )
-_DAMAGE = re.compile(
+_DAMAGE = (
     r"contiguous|found gap|Json error|expected value|No table metadata or protocol|not found|No such file"
     r"|Failed to fetch metadata|corrupt|Invalid Parquet|Invalid table version|end version"
-    r"|too deeply nested|recursion limit|EOF while parsing|missing field|invalid (?:type|length)|Invalid decimal|Duplicate field",
-    re.IGNORECASE,
+    r"|too deeply nested|recursion limit|EOF while parsing|missing field|invalid (?:type|length)|Invalid decimal|Duplicate field"
 )
 
 _OF_STORES = (
@@ -87,7 +85,7 @@ def missing(path: str) -> MaterializerError:
 
 def is_of_storage(exc: BaseException) -> bool:
     """Return whether *exc* says that a disk or a store failed or refused, and not that a file is missing or unfit."""
-    return _has_number(exc) or _STORAGE.search(str(exc)) is not None
+    return _has_number(exc) or re.search(_STORAGE, str(exc), re.IGNORECASE) is not None
 
 
 def _has_number(exc: BaseException) -> bool:
@@ -124,7 +122,7 @@ def failure(path: str, doing: str, exc: Exception, *, wrote: str = NOTHING) -> M
     if (escape := _ESCAPE.search(path)) and not isinstance(exc, FileNotFoundError):
         msg = f"'{path}' cannot be opened: the Delta library takes '{escape[0]}' in a path for another character"
         return StorageError(msg, hint="rename the folder", wrote=wrote, path=path)
-    if isinstance(exc, FileNotFoundError) or _DAMAGE.search(str(exc)):
+    if isinstance(exc, FileNotFoundError) or re.search(_DAMAGE, str(exc), re.IGNORECASE):
         hint = "restore the missing file from a backup, or the table to a whole version"
         return SourceDamagedError(f"the table at '{path}' is damaged: {reason}", hint=hint, wrote=wrote, path=path)
     return StorageError(f"{doing} '{path}' failed: {reason}", hint="see the cause above", wrote=wrote, path=path)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import errno
 import os
 import posixpath
-import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -338,6 +337,8 @@ def copy(place: str, to: str) -> None:
     """Copy a file, between any two places; the folder of *to* is made."""
     make_folder(parent(to))
     if is_local(place) and is_local(to):
+        import shutil  # noqa: PLC0415 - not without work
+
         shutil.copyfile(place, to)
     elif is_local(place) or is_local(to):
         put(to, read(place))
@@ -384,6 +385,8 @@ def delete(place: str) -> None:
 def delete_folder(place: str, *, ignore_errors: bool = False) -> None:
     """Delete a folder with all that is in it; with *ignore_errors*, as much of it as possible."""
     if is_local(place):
+        import shutil  # noqa: PLC0415 - not without work
+
         shutil.rmtree(place, ignore_errors=ignore_errors)
         return
     with suppress(*([OSError] if ignore_errors else [])):

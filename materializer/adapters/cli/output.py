@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import shutil
 import sys
 import traceback
 from collections.abc import Iterable
@@ -341,6 +340,8 @@ def _dump(form: dict[str, Any], indent: int | None = None) -> str:
 
 def _width(out: Pipe) -> int:
     if out.is_terminal or "COLUMNS" in os.environ:
+        import shutil
+
         return max(60, shutil.get_terminal_size((WIDTH, 24)).columns)
     return WIDTH
 
