@@ -1,16 +1,13 @@
 """The program: one command is read and run, and its exit status is the process's."""
 
+# ruff: noqa: PLC0415 - modules are loaded without looks for circles, and Typer where it is needed
+
 from __future__ import annotations
 
 import gc
 import os
 import sys
 from collections.abc import Sequence
-
-from materializer.adapters.cli import completion, plain
-from materializer.adapters.cli.arrow import load_without_pandas
-from materializer.adapters.cli.call import run
-from materializer.adapters.cli.output import show_logs
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -24,6 +21,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     gc.set_threshold(
         100_000, 20, 100
     )  # a command makes many values, which live until it ends: to look for circles costs a quarter of it
+    from materializer.adapters.cli import completion, plain
+    from materializer.adapters.cli.arrow import load_without_pandas
+    from materializer.adapters.cli.call import run
+    from materializer.adapters.cli.output import show_logs
+
     load_without_pandas()
     show_logs()
     arguments = list(sys.argv[1:] if argv is None else argv)
@@ -31,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if call is not None:
         status = run(call.command.body, **call.values)
     else:
-        from materializer.adapters.cli import application  # noqa: PLC0415 - Typer is heavy
+        from materializer.adapters.cli import application
 
         status = application.read(arguments)
     if argv is None:
