@@ -7,9 +7,6 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from deltalake.exceptions import DeltaError
-from deltalake.exceptions import TableNotFoundError as NoTableError
-
 from materializer.errors import (
     NOTHING,
     CatalogManagedError,
@@ -59,14 +56,16 @@ def translated(path: str, doing: str, *, wrote: str = NOTHING) -> Iterator[None]
         yield
     except MaterializerError:
         raise
-    except NoTableError as exc:
-        raise missing(path) from exc
-    except (DeltaError, OSError, ValueError) as exc:
-        raise failure(path, doing, exc, wrote=wrote) from exc
     except Exception as exc:
-        if type(exc) is not Exception:  # Rust raises a plain `Exception`; any other is a bug of ours
-            raise
-        raise failure(path, doing, exc, wrote=wrote) from exc
+        from deltalake.exceptions import DeltaError  # noqa: PLC0415 (a command without work does not load the library)
+        from deltalake.exceptions import TableNotFoundError as NoTableError  # noqa: PLC0415
+
+        if isinstance(exc, NoTableError):
+            raise missing(path) from exc
+        # Rust raises a plain `Exception`; any other is a bug of ours
+        if type(exc) is Exception or isinstance(exc, (DeltaError, OSError, ValueError)):
+            raise failure(path, doing, exc, wrote=wrote) from exc
+        raise
 
 
 def no_table(path: str) -> str:

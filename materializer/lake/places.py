@@ -33,8 +33,7 @@ Identity: TypeAlias = tuple[int | str, ...]
 """What tells a file from another one of the same name."""
 _SAME: Final = {"s3a": "s3", "gcs": "gs"}
 _AT_ONCE: Final = 8  # files of a store that are read at the same time
-_MARK: Final = ".folder"
-"""File that makes a folder of a store."""
+_MARK: Final = ".folder"  # file that makes a folder of a store
 _LOG: Final = "_delta_log/"
 
 
@@ -434,11 +433,9 @@ def _entry(name: str, meta: Any) -> FileEntry:
 
 
 def _stated(path: str) -> Identity | None:
-    try:
-        stat = os.stat(path)
-    except OSError:
-        return None
-    return (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+    with suppress(OSError):
+        return (stat := os.stat(path)).st_ino, stat.st_mtime_ns, stat.st_size
+    return None
 
 
 def signature(path: str) -> tuple[int, ...]:
