@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -345,7 +344,7 @@ class _Table:
             if name in VARIABLES:
                 key = VARIABLES[name]
                 self._take(found, key, name, KEYS[key], text)
-            elif name.startswith(PREFIX) and (near := get_close_matches(name.removeprefix(PREFIX), suffixes, 1, 0.85)):
+            elif name.startswith(PREFIX) and (near := _near(name.removeprefix(PREFIX), suffixes, 0.85)):
                 self.problems.append(
                     f"{self.place}: unknown variable {name!r}; the nearest known one is {PREFIX + near[0]!r}"
                 )
@@ -359,9 +358,15 @@ class _Table:
             self.problems.append(f"{self.place}: {name!r} must be {wanted}, found {shown}")
 
     def _unknown(self, key: str, known: list[str]) -> None:
-        near = get_close_matches(key, known, 1, 0.6)
+        near = _near(key, known, 0.6)
         advice = f"the nearest known one is {near[0]!r}" if near else f"known are {', '.join(sorted(known))}"
         self.problems.append(f"{self.place}: unknown key {key!r}; {advice}")
+
+
+def _near(name: str, known: list[str], at_least: float) -> list[str]:
+    from difflib import get_close_matches  # noqa: PLC0415 - only for what is wrong
+
+    return get_close_matches(name, known, 1, at_least)
 
 
 def _flat(data: Mapping[str, Any], section: str = "") -> Iterator[tuple[str, Any]]:

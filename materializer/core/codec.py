@@ -11,14 +11,12 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 from functools import cache, partial
-from inspect import Parameter, signature
 from operator import attrgetter
 from types import EllipsisType, MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, Final, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from msgspec import NODEFAULT, MsgspecError, Struct
+from msgspec import NODEFAULT, MsgspecError, Struct, field
 from msgspec.json import Decoder
-from msgspec.structs import fields
 
 _DECODER: Final = Decoder()
 _T = TypeVar("_T")
@@ -186,6 +184,21 @@ def _values(form: JsonForm) -> JsonForm:
     )
 
 
+class _Sample(Struct):
+    made: list[None] = field(default_factory=list)
+
+
+_MADE: Final = type(_Sample.__struct_defaults__[0])
+"""What stands for a default that is made anew for each value."""
+
+
+def _defaults(cls: Any) -> dict[str, Any]:
+    """Return the default of each field that has one, without evaluating types as ``fields`` of the library does."""
+    names, defaults = cls.__struct_fields__, cls.__struct_defaults__
+    found = zip(names[len(names) - len(defaults) :], defaults, strict=True)
+    return {name: default for name, default in found if default is not NODEFAULT}
+
+
 def _reader(
     cls: Any,
     keys: tuple[str, ...],
@@ -197,26 +210,25 @@ def _reader(
 
     It is one expression, ``cls(data["a"], decode_b(data["b"]), default_c, …)``: a loop over the fields takes twice as long.
     """
-    if any(each.kind is Parameter.KEYWORD_ONLY for each in signature(cls).parameters.values()):
+    if cls.__match_args__ != cls.__struct_fields__:  # some fields have to be named
         return None
     known: dict[str, Any] = {"cls": cls}
+    defaults = _defaults(cls)
     arguments, read = [], 0
-    for at, field in enumerate(fields(cls)):
-        key = names.get(field.name, field.name)
+    for at, name in enumerate(cls.__struct_fields__):
+        key = names.get(name, name)
         if key in keys:
             read += 1
-            known[f"decode_{at}"] = forms[field.name].decode
-            arguments.append(f"data[{key!r}]" if forms[field.name] is _AS_IS else f"decode_{at}(data[{key!r}])")
-        elif later is not None and field.name not in later:
+            known[f"decode_{at}"] = forms[name].decode
+            arguments.append(f"data[{key!r}]" if forms[name] is _AS_IS else f"decode_{at}(data[{key!r}])")
+        elif name not in defaults or (later is not None and name not in later):
             return None
-        elif field.default_factory is not NODEFAULT:
-            known[f"make_{at}"] = field.default_factory
+        elif isinstance(defaults[name], _MADE):
+            known[f"make_{at}"] = defaults[name].factory
             arguments.append(f"make_{at}()")
-        elif field.default is not NODEFAULT:
-            known[f"default_{at}"] = field.default
-            arguments.append(f"default_{at}")
         else:
-            return None
+            known[f"default_{at}"] = defaults[name]
+            arguments.append(f"default_{at}")
     if read != len(keys):
         return None
     made: Callable[[Mapping[str, Any]], Any] = eval(f"lambda data: cls({', '.join(arguments)})", known)  # noqa: S307 - of names in this package alone
@@ -237,9 +249,9 @@ def _object(
     changed = [(name, form.decode) for name, form in forms.items() if form is not _AS_IS]
     required = forms.keys() - (forms.keys() if later is None else later)
     defaults = {
-        field.name: field.default if field.default_factory is NODEFAULT else field.default_factory()
-        for field in fields(cls)
-        if field.name in omits
+        name: default.factory() if isinstance(default, _MADE) else default
+        for name, default in _defaults(cls).items()
+        if name in omits
     }
 
     def encode(value: Any) -> dict[str, Any]:

@@ -1,16 +1,18 @@
-"""The rows of the journal as Arrow, and the commit that appends a file of them."""
+"""The rows of the journal as Arrow, and the commits that make its table, append a file of them, or replace all."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
 from arro3.core import Array, Schema, Table
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, write_deltalake
 
 from materializer.journal.codec import Row
+from materializer.lake import places
 
 SCHEMA: Final = pa.schema(
     [
@@ -23,6 +25,34 @@ SCHEMA: Final = pa.schema(
         pa.field("payload", pa.string(), nullable=False),
     ]
 )
+_NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+
+
+def create(path: str, properties: Mapping[str, str]) -> None:
+    """Make the table; raises an error of the library if it is there."""
+    DeltaTable.create(
+        path,
+        SCHEMA,
+        mode="error",
+        name="materializer_journal",
+        configuration=properties,
+        commit_properties=CommitProperties(
+            max_commit_retries=0
+        ),  # with retries a loser would create it again, as version 1
+        post_commithook_properties=_NO_HOOKS,
+        storage_options=places.options_of(path),
+    )
+
+
+def write(table: DeltaTable, rows: Sequence[Row], version: int, mode: Any, note: str) -> None:
+    """Write the rows of one commit by the library; raises its errors."""
+    write_deltalake(
+        table,
+        table_of(rows, version),
+        mode=mode,
+        commit_properties=CommitProperties({"userMetadata": note}, max_commit_retries=0),
+        post_commithook_properties=_NO_HOOKS,
+    )
 
 
 def append_of(name: str, size: int, rows: int, version: int, note: str) -> bytes:

@@ -5,14 +5,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, TypeAlias
-
-from deltalake import DeltaTable, QueryBuilder
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from materializer.errors import NOTHING, JournalError
 from materializer.journal.codec import COLUMNS, Row
 from materializer.lake import places
 from materializer.lake.failures import first_line
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
 
 Numbered: TypeAlias = tuple[int, int, Row]
 """A row with the version of its commit and its position in it."""
@@ -23,6 +24,8 @@ BACKUP: Final = (
 
 def queried(table: DeltaTable) -> list[Numbered] | None:
     """Return all rows of an open table; None if the library cannot read one of its files, or if they are not the journal's."""
+    from deltalake import QueryBuilder
+
     try:
         found = QueryBuilder().register("journal", table).execute("SELECT * FROM journal").read_all()
     except Exception:  # noqa: BLE001 - a query has no errors of its own

@@ -29,9 +29,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError
-
 from materializer.errors import (
     NOTHING,
     JournalConflictError,
@@ -40,7 +37,7 @@ from materializer.errors import (
     MaterializerError,
     SourceDamagedError,
 )
-from materializer.journal import start
+from materializer.journal import read_before, start
 from materializer.journal.codec import UNREADABLE, Row
 from materializer.journal.ports import JournalSnapshot
 from materializer.journal.row_reading import BACKUP, Numbered, queried, rows_of_file
@@ -52,6 +49,8 @@ from materializer.lake.log import Commit, commit_file, forget, is_begun, latest_
 from materializer.lake.table import DeltaFolder, current_look, identity, newest_listed, open_table
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
     from materializer.lake.write.vacuum import Leftover
 
 PROPERTIES: Final = {
@@ -64,7 +63,6 @@ PROPERTIES: Final = {
 FOLDER: Final = "_materializer"
 RESTORING: Final = "_materializer.restoring"
 """Folder in which ``restore`` prepares a journal."""
-_NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 _RETENTION: Final = "delta.deletedFileRetentionDuration"
 DAY_HOURS: Final = 24
 
@@ -78,13 +76,15 @@ class JournalStore:
     """
 
     def __init__(self, root: str | Path, name: str = "journal") -> None:
+        self._name = name
         self.path = f"{places.normalised(root)}/{FOLDER}/{name}"
         self._restoring = f"{places.normalised(root)}/{RESTORING}"
         self._table: DeltaTable | None = None
         self._cached = JournalSnapshot(-1, ())
         self._known: list[places.Identity | None] = []  # of the commits from the one that was looked at last on
         self._shared: start.Start | None = None
-        self._is_shared = self._may_start = name == "journal" and not places.is_local(self.path)
+        self._may_start = name == "journal"
+        self._is_shared = self._may_start and not places.is_local(self.path)
         self._look: object = None
         self._at = -1
         """The version that was looked at last without its rows."""
@@ -132,7 +132,10 @@ class JournalStore:
         return self._remember(snapshot, [newest[1]] if newest and newest[0] == snapshot.version else ())
 
     def _started(self) -> tuple[JournalSnapshot, list[places.Identity | None]]:
-        """Return the rows that another process shared, and the identity of their commit; it is asked for them once."""
+        """Return the rows that another process shared, or one of this user read, and the identity of their commit; it is asked for them once."""
+        if places.is_local(self.path):
+            before, self._may_start = read_before.read(self.path) if self._may_start else None, False
+            return (self._cached, []) if before is None else (before[0], [before[1]])
         self._shared, self._may_start = start.read(self.path) if self._may_start else None, False
         if self._shared is None:
             return self._cached, []
@@ -162,6 +165,8 @@ class JournalStore:
                 if shared != self._shared:
                     start.write(self.path, shared)
                     self._shared = shared
+            elif places.is_local(self.path):
+                read_before.write(self.path, cached)
             return commit
 
     def append(self, rows: Sequence[Row], *, expected_version: int, mark: str = "") -> int:
@@ -196,6 +201,8 @@ class JournalStore:
             self._remember(JournalSnapshot(version, tuple(rows), version))
             table, self._table = self._table, None  # the library forgets nothing of the commits that it read
             if table is not None:
+                from deltalake.exceptions import DeltaError
+
                 with suppress(
                     DeltaError, OSError
                 ):  # a checkpoint only makes opening quicker; the next snapshot tries again
@@ -243,22 +250,14 @@ class JournalStore:
     def _created(self) -> int:
         if is_begun(self.path):
             raise self._conflict(-1)
-        from materializer.journal.row_files import SCHEMA
+        from deltalake.exceptions import DeltaError
+
+        from materializer.journal.row_files import create
 
         with translated(self.path, "creating", wrote="nothing was committed"):
             places.make_folder(self.path)
             try:
-                DeltaTable.create(
-                    self.path,
-                    SCHEMA,
-                    mode="error",
-                    name="materializer_journal",
-                    configuration=PROPERTIES,
-                    # with retries a loser would create it again, as version 1
-                    commit_properties=CommitProperties(max_commit_retries=0),
-                    post_commithook_properties=_NO_HOOKS,
-                    storage_options=places.options_of(self.path),
-                )
+                create(self.path, PROPERTIES)
             except DeltaError as exc:
                 if places.is_file(commit_file(self.path, 0)):
                     raise self._conflict(-1) from exc
@@ -277,19 +276,14 @@ class JournalStore:
         note |= {"mark": mark} if mark else {}
         if mode == "append":
             return version, self._put(rows, expected, json.dumps(note))
-        from materializer.journal.row_files import table_of
+        from deltalake.exceptions import CommitFailedError
+
+        from materializer.journal.row_files import write
 
         table = self._opened(expected)
-        properties = CommitProperties({"userMetadata": json.dumps(note)}, max_commit_retries=0)
         with translated(self.path, "writing to", wrote="nothing was committed"):
             try:
-                write_deltalake(
-                    table,
-                    table_of(rows, version),
-                    mode=mode,
-                    commit_properties=properties,
-                    post_commithook_properties=_NO_HOOKS,
-                )
+                write(table, rows, version, mode, json.dumps(note))
             except CommitFailedError as exc:
                 self._table = None
                 raise self._conflict(expected) from exc
@@ -407,7 +401,10 @@ class JournalStore:
         if rows is None:
             return None
         self._table = table
-        return self._of_numbered(rows, table.version())
+        snapshot = self._of_numbered(rows, table.version())
+        if self._name == "journal":
+            read_before.write(self.path, snapshot, table.file_uris())
+        return snapshot
 
     def _walked_back(self, newest: int | None) -> JournalSnapshot | None:
         """Return all rows by walking back through the log, or None when the Delta library has to read it."""

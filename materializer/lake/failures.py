@@ -7,9 +7,6 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from deltalake.exceptions import DeltaError
-from deltalake.exceptions import TableNotFoundError as NoTableError
-
 from materializer.errors import (
     NOTHING,
     CatalogManagedError,
@@ -22,16 +19,14 @@ from materializer.errors import (
 from materializer.errors.base import masked
 from materializer.lake import places
 
-_STORAGE = re.compile(
+_STORAGE = (  # compiled when something fails
     r"No space left|Permission denied|Read-only file system|Disk quota|Input/output error|Stale file handle"
-    r"|File too large|os error (?:5|13|27|28|30|116|122)\b|lacked the necessary privileges",
-    re.IGNORECASE,
+    r"|File too large|os error (?:5|13|27|28|30|116|122)\b|lacked the necessary privileges"
 )
-_DAMAGE = re.compile(
+_DAMAGE = (
     r"contiguous|found gap|Json error|expected value|No table metadata or protocol|not found|No such file"
     r"|Failed to fetch metadata|corrupt|Invalid Parquet|Invalid table version|end version"
-    r"|too deeply nested|recursion limit|EOF while parsing|missing field|invalid (?:type|length)|Invalid decimal|Duplicate field",
-    re.IGNORECASE,
+    r"|too deeply nested|recursion limit|EOF while parsing|missing field|invalid (?:type|length)|Invalid decimal|Duplicate field"
 )
 
 _OF_STORES = (
@@ -61,14 +56,16 @@ def translated(path: str, doing: str, *, wrote: str = NOTHING) -> Iterator[None]
         yield
     except MaterializerError:
         raise
-    except NoTableError as exc:
-        raise missing(path) from exc
-    except (DeltaError, OSError, ValueError) as exc:
-        raise failure(path, doing, exc, wrote=wrote) from exc
     except Exception as exc:
-        if type(exc) is not Exception:  # Rust raises a plain `Exception`; any other is a bug of ours
-            raise
-        raise failure(path, doing, exc, wrote=wrote) from exc
+        from deltalake.exceptions import DeltaError  # noqa: PLC0415 (a command without work does not load the library)
+        from deltalake.exceptions import TableNotFoundError as NoTableError  # noqa: PLC0415
+
+        if isinstance(exc, NoTableError):
+            raise missing(path) from exc
+        # Rust raises a plain `Exception`; any other is a bug of ours
+        if type(exc) is Exception or isinstance(exc, (DeltaError, OSError, ValueError)):
+            raise failure(path, doing, exc, wrote=wrote) from exc
+        raise
 
 
 def no_table(path: str) -> str:
@@ -87,7 +84,7 @@ def missing(path: str) -> MaterializerError:
 
 def is_of_storage(exc: BaseException) -> bool:
     """Return whether *exc* says that a disk or a store failed or refused, and not that a file is missing or unfit."""
-    return _has_number(exc) or _STORAGE.search(str(exc)) is not None
+    return _has_number(exc) or re.search(_STORAGE, str(exc), re.IGNORECASE) is not None
 
 
 def _has_number(exc: BaseException) -> bool:
@@ -124,7 +121,7 @@ def failure(path: str, doing: str, exc: Exception, *, wrote: str = NOTHING) -> M
     if (escape := _ESCAPE.search(path)) and not isinstance(exc, FileNotFoundError):
         msg = f"'{path}' cannot be opened: the Delta library takes '{escape[0]}' in a path for another character"
         return StorageError(msg, hint="rename the folder", wrote=wrote, path=path)
-    if isinstance(exc, FileNotFoundError) or _DAMAGE.search(str(exc)):
+    if isinstance(exc, FileNotFoundError) or re.search(_DAMAGE, str(exc), re.IGNORECASE):
         hint = "restore the missing file from a backup, or the table to a whole version"
         return SourceDamagedError(f"the table at '{path}' is damaged: {reason}", hint=hint, wrote=wrote, path=path)
     return StorageError(f"{doing} '{path}' failed: {reason}", hint="see the cause above", wrote=wrote, path=path)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import errno
 import os
 import posixpath
-import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -34,8 +33,7 @@ Identity: TypeAlias = tuple[int | str, ...]
 """What tells a file from another one of the same name."""
 _SAME: Final = {"s3a": "s3", "gcs": "gs"}
 _AT_ONCE: Final = 8  # files of a store that are read at the same time
-_MARK: Final = ".folder"
-"""File that makes a folder of a store."""
+_MARK: Final = ".folder"  # file that makes a folder of a store
 _LOG: Final = "_delta_log/"
 
 
@@ -338,6 +336,8 @@ def copy(place: str, to: str) -> None:
     """Copy a file, between any two places; the folder of *to* is made."""
     make_folder(parent(to))
     if is_local(place) and is_local(to):
+        import shutil  # noqa: PLC0415 - not without work
+
         shutil.copyfile(place, to)
     elif is_local(place) or is_local(to):
         put(to, read(place))
@@ -384,6 +384,8 @@ def delete(place: str) -> None:
 def delete_folder(place: str, *, ignore_errors: bool = False) -> None:
     """Delete a folder with all that is in it; with *ignore_errors*, as much of it as possible."""
     if is_local(place):
+        import shutil  # noqa: PLC0415 - not without work
+
         shutil.rmtree(place, ignore_errors=ignore_errors)
         return
     with suppress(*([OSError] if ignore_errors else [])):
@@ -431,11 +433,9 @@ def _entry(name: str, meta: Any) -> FileEntry:
 
 
 def _stated(path: str) -> Identity | None:
-    try:
-        stat = os.stat(path)
-    except OSError:
-        return None
-    return (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+    with suppress(OSError):
+        return (stat := os.stat(path)).st_ino, stat.st_mtime_ns, stat.st_size
+    return None
 
 
 def signature(path: str) -> tuple[int, ...]:

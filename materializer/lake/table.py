@@ -9,8 +9,6 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 from weakref import WeakValueDictionary
 
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 from msgspec import Struct, field
 
 from materializer.errors import (
@@ -30,6 +28,8 @@ from materializer.lake.statistics import TimeColumn
 from materializer.lake.types import columns_of
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
     from materializer.lake.features import TableFeatures
 
 _Fact = TypeVar("_Fact")
@@ -131,6 +131,8 @@ class DeltaFolder:
             if table is None or self._identity is None:
                 return self._noted
             rows, numbers, plans = None, {}, {}
+            from deltalake.exceptions import DeltaError  # noqa: PLC0415 (the table was opened)
+
             with suppress(MaterializerError, DeltaError):
                 rows = _rows_of(table) if counts else None
                 numbers = {app_id: self.carried(table, app_id) for app_id in self._carried}
@@ -258,8 +260,11 @@ class DeltaFolder:
         with self._lock, translated(self.path, "reading"):
             if (noted := self._as_noted()) is not None and app_id in noted.numbers:
                 return noted.numbers[app_id], noted.plans.get(app_id, "")
+            table = self.opened()
+            from deltalake.exceptions import DeltaError  # noqa: PLC0415 (as above)
+
             try:
-                self.carried(self.opened(), app_id)
+                self.carried(table, app_id)
             except DeltaError:
                 # the library scans the commits that existed when the table was opened, but the log may have been shortened
                 self._table = None
@@ -332,6 +337,8 @@ class DeltaFolder:
             table: The table.
             run: Identities of the commit files from its version on.
         """
+        from deltalake.exceptions import DeltaError  # noqa: PLC0415 (as above)
+
         before = table.version()
         try:
             for more, (*_, size) in enumerate(run[1:], table.version() + 1):
@@ -419,6 +426,8 @@ def open_table(path: str, version: int | None = None) -> DeltaTable:
     """
     if places.is_local(path) and not places.is_folder(path):  # the library would make the folder
         raise missing(path)
+    from deltalake import DeltaTable  # noqa: PLC0415 (a command without work opens no table)
+
     refuse_deep(path, version)
     try:
         with translated(path, "reading"):

@@ -8,24 +8,20 @@ refuses a query, all are forgotten: a text may have been damaged, and the next c
 from __future__ import annotations
 
 import atexit
-import os
 from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 
-from materializer import core, lake
-from materializer.lake.hostile import content_beside
+from materializer import core, lake, noted
 from materializer.local.kinds import NotLocal
 from materializer.local.scope import Scope
 from materializer.local.typed import Typed
-from materializer.machine import cache_dir
 
 FOLDER: Final = "compiled"
 """A folder of the user's cache that no other user may write."""
@@ -101,18 +97,7 @@ def remember() -> None:
     known.is_new = False
     last = dict([*_written(known.by).items(), *known.texts.items()][-MOST_TEXTS:])
     with suppress(OSError, RuntimeError, ValueError):
-        folder = cache_dir() / FOLDER
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not _is_ours(folder):
-            return
-        with NamedTemporaryFile(dir=folder, prefix=NAME, delete=False) as file:
-            try:
-                file.write(msgspec.json.encode(_Remembered(known.by, last)))
-                file.close()
-                Path(file.name).replace(folder / NAME)
-            except BaseException:
-                Path(file.name).unlink(missing_ok=True)
-                raise
+        noted.write_own_file(FOLDER, NAME, msgspec.json.encode(_Remembered(known.by, last)))
 
 
 def forget() -> None:
@@ -121,24 +106,15 @@ def forget() -> None:
     known.texts.clear()
     known.is_new = False
     with suppress(OSError, RuntimeError, ValueError):
-        if _is_ours(cache_dir() / FOLDER):
-            (cache_dir() / FOLDER / NAME).unlink(missing_ok=True)
+        noted.remove_own_file(FOLDER, NAME)
 
 
 def _written(by: str) -> dict[str, Typed | str]:
     """Return what this user's processes wrote with the same compiler; nothing if others may write there: what is read is run."""
     with suppress(OSError, RuntimeError, ValueError, msgspec.MsgspecError):  # a user may have no home
-        file = cache_dir() / FOLDER / NAME
-        if _is_ours(file.parent) and _is_ours(file):
-            read = msgspec.json.decode(content_beside(str(file)), type=_Remembered)
-            return read.texts if read.by == by else {}
+        read = msgspec.json.decode(noted.own_file(FOLDER, NAME), type=_Remembered)
+        return read.texts if read.by == by else {}
     return {}
-
-
-def _is_ours(path: Path) -> bool:
-    """Return whether only this user may write a file or folder, where a system tells."""
-    stat = path.lstat()
-    return not hasattr(os, "getuid") or (stat.st_uid == os.getuid() and not stat.st_mode & 0o022)
 
 
 def compiler() -> str:

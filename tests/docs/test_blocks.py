@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 import typer
 
-from materializer.adapters.cli.app import app
+from materializer.adapters.cli.application import app
 from materializer.core.language.parse import parse_definitions
 from tests.docs import stories
 from tests.docs.blocks import PAGES, Block, blocks, commands

@@ -21,7 +21,8 @@ from msgspec import Struct
 
 import materializer
 from materializer import config, structs
-from materializer.adapters.cli.app import app, main
+from materializer.adapters.cli.app import main
+from materializer.adapters.cli.application import app
 from materializer.core.language.properties import refusals
 from materializer.structs import written_signature
 from tests.paths import ROOT

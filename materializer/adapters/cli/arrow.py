@@ -1,7 +1,10 @@
-"""Arrow without pandas, in the process of a command.
+"""Arrow without pandas and without the texts of its help, in the process of a command.
 
 Arrow imports pandas, if it is installed, for the first value that it converts, which takes a command longer than a late row. So Arrow
 takes pandas for missing until something imports pandas; from then on both are as they are in any other process.
+
+Arrow also writes the help of its functions when they are loaded, from that of their options, which takes half of the time to load them. In
+a command nobody reads it: options are left out.
 """
 
 from __future__ import annotations
@@ -9,14 +12,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from importlib.machinery import PathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from importlib.machinery import ModuleSpec
     from types import ModuleType
 
 _ARROW, _PANDAS = "pyarrow", "pandas"
+_HELP = "pyarrow.vendored.docscrape"
+"""What Arrow reads the help of options with."""
 
 
 def load_without_pandas() -> None:
@@ -34,6 +38,8 @@ class _Finder:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        if fullname == _HELP:
+            return ModuleSpec(fullname, _NoHelp())  # type: ignore[arg-type]  # as below
         if fullname not in (_ARROW, _PANDAS):
             return None
         if fullname == _PANDAS and self.is_missing:
@@ -42,6 +48,16 @@ class _Finder:
         if found is not None and found.loader is not None:
             found.loader = _Watched(found.loader, self)  # type: ignore[assignment]  # importing `Loader` takes time
         return found
+
+
+class _NoHelp:
+    """Loads a module that finds no help of options."""
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Let a module be made."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        vars(module)["NumpyDocString"] = lambda _: {"Parameters": []}
 
 
 class _Watched:

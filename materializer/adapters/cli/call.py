@@ -4,17 +4,12 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import typer
-
-from materializer.adapters.cli import examples, options
-from materializer.adapters.cli.conversion import PlainCommand
 from materializer.adapters.cli.output import JsonOutput, Output, TextOutput
 from materializer.adapters.cli.render.result import DONE, IDLE, Result
 from materializer.adapters.cli.words import repeat_environment
@@ -34,14 +29,6 @@ Item = TypeVar("Item")
 
 BUG = 70
 INTERRUPTED = 130
-_SHARED: dict[str, tuple[Any, Any]] = {
-    "lake": (options.Lake, None),
-    "config": (options.ConfigFile, None),
-    "env": (options.EnvironmentName, None),
-    "json": (options.AsJson, False),
-    "progress": (options.Progress, False),
-    "strict_exit": (options.StrictExit, False),
-}
 
 
 class CommandCall:
@@ -183,45 +170,23 @@ class CommandCall:
         return f"{refreshes} has not ended; the next command repairs it: {rest}"
 
 
-def command(
-    app: typer.Typer, *, panel: str, name: str | None = None, group: str = ""
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Register a command body, whose first argument is a :class:`CommandCall`, with the shared options and the handling of errors."""
-
-    def register(body: Callable[..., None]) -> Callable[..., None]:
-        def run(
-            *,
-            lake: str | None,
-            config: str | None,
-            env: str | None,
-            json: bool,
-            progress: bool,
-            strict_exit: bool,
-            **own: Any,
-        ) -> int:
-            is_typed = env is not None and env != os.environ.get("MATERIALIZER_ENV")
-            repeat_environment(env if env and is_typed else "")
-            output = JsonOutput(tells_progress=progress) if json else TextOutput()
-            call = CommandCall(output, lake=lake, config=config, env=env, is_strict=strict_exit)
-            return guarded(call, lambda: body(call, **own))
-
-        hints = get_type_hints(body, include_extras=True)
-        _, *own = inspect.signature(body).parameters.values()
-        named = [p.replace(annotation=hints[p.name], kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
-        shared = [
-            inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, annotation=a, default=d)
-            for n, (a, d) in _SHARED.items()
-        ]
-        parameters = [*named, *shared]
-        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {p.name: p.annotation for p in parameters}
-        run.__doc__ = body.__doc__
-        own_name = name or body.__name__
-        ending = "\n".join(examples.lines(f"{group} {own_name}".strip()))
-        app.command(own_name, cls=PlainCommand, rich_help_panel=panel, epilog=ending)(run)
-        return body
-
-    return register
+def run(
+    body: Callable[..., None],
+    *,
+    lake: str | None,
+    config: str | None,
+    env: str | None,
+    json: bool,
+    progress: bool,
+    strict_exit: bool,
+    **own: Any,
+) -> int:
+    """Run the body of a command with what was given for it and for every command, and return the exit status."""
+    is_typed = env is not None and env != os.environ.get("MATERIALIZER_ENV")
+    repeat_environment(env if env and is_typed else "")
+    output = JsonOutput(tells_progress=progress) if json else TextOutput()
+    call = CommandCall(output, lake=lake, config=config, env=env, is_strict=strict_exit)
+    return guarded(call, lambda: body(call, **own))
 
 
 def worse(one: int, other: int) -> int:

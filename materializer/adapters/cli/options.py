@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated, Literal, TypeAlias
-
-from typer import Argument, Option
+from inspect import Parameter, signature
+from typing import Annotated, Any, Final, Literal, TypeAlias, get_type_hints
 
 from materializer.adapters.cli.completion import aggregates
+from materializer.adapters.cli.listed import Argument, Option
 from materializer.core.refresh.output_feed import Reason as Why
 
 _SHARED = "Options of every command"
@@ -336,3 +337,28 @@ Every: TypeAlias = Annotated[str, Option("--every", help="Time between two looks
 Interval: TypeAlias = Annotated[
     float, Option("--interval", min=0.1, help="Seconds between two looks at the journal.", metavar="S")
 ]
+
+# -- of a command --------------------------------------------------------------------------------------------------------
+
+_OF_EVERY_COMMAND: Final[dict[str, tuple[Any, Any]]] = {
+    "lake": (Lake, None),
+    "config": (ConfigFile, None),
+    "env": (EnvironmentName, None),
+    "json": (AsJson, False),
+    "progress": (Progress, False),
+    "strict_exit": (StrictExit, False),
+}
+
+
+def parameters(body: Callable[..., None]) -> list[Parameter]:
+    """Return what can be given to the body of a command, and to every command: names, types with options or arguments, and defaults."""
+    hints = get_type_hints(body, include_extras=True)
+    _, *own = signature(body).parameters.values()
+    kind = Parameter.KEYWORD_ONLY
+    return [
+        *(each.replace(annotation=hints[each.name], kind=kind) for each in own),
+        *(
+            Parameter(name, kind, annotation=taken, default=default)
+            for name, (taken, default) in _OF_EVERY_COMMAND.items()
+        ),
+    ]

@@ -5,22 +5,19 @@ prints nothing more; so it does where nothing can be written, and says so when i
 colour or a progress bar. Text of a lake is shown, never obeyed: what is a command to a terminal is written out.
 """
 
-# ruff: noqa: PLC0415 - what shows progress or an error is imported when there is some
+# ruff: noqa: PLC0415 - what shows progress or an error, or asks, is imported when there is some
 
 from __future__ import annotations
 
 import json
 import logging
 import os
-import shutil
 import sys
 import traceback
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from threading import Event
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
-
-import typer
 
 from materializer.adapters.cli.render.result import Result
 from materializer.adapters.cli.words import visible, wrapped
@@ -198,6 +195,8 @@ class TextOutput:
 
     def ask(self, question: str) -> bool:
         """See :class:`Output`."""
+        import typer
+
         try:
             return typer.confirm(visible(question))
         except typer.Abort:
@@ -205,6 +204,8 @@ class TextOutput:
 
     def answer(self, question: str, proposal: str) -> str:
         """See :class:`Output`."""
+        import typer
+
         try:
             return str(typer.prompt(visible(question), default=proposal)).strip()
         except typer.Abort:  # the end of the input, or Ctrl-C
@@ -339,6 +340,8 @@ def _dump(form: dict[str, Any], indent: int | None = None) -> str:
 
 def _width(out: Pipe) -> int:
     if out.is_terminal or "COLUMNS" in os.environ:
+        import shutil
+
         return max(60, shutil.get_terminal_size((WIDTH, 24)).columns)
     return WIDTH
 

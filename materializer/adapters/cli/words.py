@@ -15,7 +15,7 @@ size, instant = size_text, instant_text
 FEW = 4
 """Spans that a line names before it says how many more there are and where."""
 
-_COMMANDS: Final = re.compile(
+_COMMANDS: Final = (  # compiled when a text has one
     r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ud800-\udfff\ufeff]"
 )
 """What a terminal obeys, or leaves out, in place of showing it: control characters, and those that turn or end a line. A tab is none."""
@@ -24,7 +24,7 @@ _SHORT: Final = {"\n": "\\n", "\r": "\\r"}
 
 _ENVIRONMENT: Final = [""]
 """The environment that the command of this process was called with by its option."""
-_CALLS: Final = re.compile(
+_CALLS: Final = (  # compiled with an environment
     r"'materializer (?!explain|setup|completion|version|demo)((?:(?!--(?:env|lake|help)\b)[^'\n])+)'"
 )
 """A command of ours in a text, which works in the lake of an environment."""
@@ -38,7 +38,9 @@ def repeat_environment(name: str) -> None:
 def _as_typed(text: str) -> str:
     name = _ENVIRONMENT[0]
     return (
-        _CALLS.sub(lambda m: f"'materializer {m[1]} --env {name}'", text) if name and "'materializer " in text else text
+        re.sub(_CALLS, lambda m: f"'materializer {m[1]} --env {name}'", text)
+        if name and "'materializer " in text
+        else text
     )
 
 
@@ -51,8 +53,8 @@ def visible(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return _COMMANDS.sub(
-        lambda m: _SHORT.get(m[0]) or f"\\{f'x{ord(m[0]):02x}' if m[0] < 'Ā' else f'u{ord(m[0]):04x}'}", text
+    return re.sub(
+        _COMMANDS, lambda m: _SHORT.get(m[0]) or f"\\{f'x{ord(m[0]):02x}' if m[0] < 'Ā' else f'u{ord(m[0]):04x}'}", text
     )
 
 

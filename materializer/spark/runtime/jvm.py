@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -140,6 +139,8 @@ def death(gateway: Any, *, seconds: float = 0.0) -> Death | None:
         return None
     status = process.poll()
     if status is None and seconds:
+        import subprocess
+
         with suppress(subprocess.TimeoutExpired):
             status = process.wait(seconds)
     if status is None:

@@ -7,7 +7,7 @@ import shlex
 import typer
 
 from materializer.adapters.airflow.dags.settings import Settings
-from materializer.adapters.cli.app import app
+from materializer.adapters.cli.application import app
 from tests.docs.blocks import blocks
 from tests.paths import ROOT
 

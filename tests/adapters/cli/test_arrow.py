@@ -51,3 +51,15 @@ def test_what_is_loaded_already_stays_as_it_is() -> None:
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=env)
 
     assert ["True"] == ran.stdout.split()
+
+
+def test_functions_take_their_options_without_the_help_of_these() -> None:
+    """
+    They are named as ever, and do the same; what reads help is not loaded.
+    """
+    work = (
+        "import pyarrow.compute as pc, inspect; print(pc.round(1.25, ndigits=1), pc.round(2.5, 0, 'half_up'), "
+        "*inspect.signature(pc.round).parameters, pc.round.__doc__ is not None, 'pydoc' in sys.modules)"
+    )
+
+    assert ["1.2", "3.0", "x", "ndigits", "round_mode", "options", "memory_pool", "True", "False"] == printed(work)

@@ -17,7 +17,8 @@ import typer
 from deltalake import write_deltalake
 from msgspec import Struct
 
-from materializer.adapters.cli.app import app, main
+from materializer.adapters.cli.app import main
+from materializer.adapters.cli.application import app
 from materializer.adapters.cli.examples import EXAMPLES, lines
 from tests.paths import ROOT
 

@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from materializer import errors
-from materializer.adapters.cli.app import app
+from materializer.adapters.cli.application import app
 from materializer.adapters.cli.output import JsonOutput
 from tests.adapters.cli import samples
 from tests.paths import ROOT

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import platform
-
-import typer
+from typing import Final
 
 from materializer.adapters.cli import options
-from materializer.adapters.cli.call import CommandCall, command
+from materializer.adapters.cli.call import CommandCall
+from materializer.adapters.cli.listed import listed
 
 PANEL = "Learn"
 _PARTS = ("pyspark", "delta-spark", "deltalake", "sqlglot")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands of this module to *app*."""
-    for body in (demo, setup, version):
-        command(app, panel=PANEL)(body)
 
 
 def demo(call: CommandCall, *, verbose: options.Verbose = False) -> None:
@@ -43,3 +37,6 @@ def version(call: CommandCall) -> None:
 
     parts = {p: metadata.version(p) for p in _PARTS}
     call.show(VersionResult({"materializer": materializer.__version__, "python": platform.python_version(), **parts}))
+
+
+COMMANDS: Final = listed(PANEL, demo, setup, version)

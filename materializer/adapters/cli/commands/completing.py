@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
-import typer
-
-from materializer.adapters.cli.call import CommandCall, command
+from materializer.adapters.cli.call import CommandCall
 from materializer.adapters.cli.completion import PROGRAM, VARIABLE
+from materializer.adapters.cli.listed import Argument, listed
 
 PANEL = "Learn"
 ShellName: TypeAlias = Annotated[
-    Literal["bash", "zsh", "fish"], typer.Argument(help="The shell.", metavar="SHELL", show_default=False)
+    Literal["bash", "zsh", "fish"], Argument(help="The shell.", metavar="SHELL", show_default=False)
 ]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command of this module to *app*."""
-    command(app, panel=PANEL)(completion)
 
 
 def completion(call: CommandCall, shell: ShellName) -> None:
@@ -30,3 +24,6 @@ def completion(call: CommandCall, shell: ShellName) -> None:
 
     script = get_completion_script(prog_name=PROGRAM, complete_var=VARIABLE, shell=shell)
     call.show(CompletionResult(shell, script))
+
+
+COMMANDS: Final = listed(PANEL, completion)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-import typer
 from msgspec.structs import replace
 
-from materializer.adapters.cli.call import CommandCall, command
+from materializer.adapters.cli.call import CommandCall
 from materializer.adapters.cli.commands.versions import build_one
+from materializer.adapters.cli.listed import listed
 from materializer.adapters.cli.options import (
     BuildNow,
     Cascade,
@@ -31,13 +31,6 @@ if TYPE_CHECKING:
     from materializer.services.versions.build import BuildReport
 
 PANEL = "Define"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands of this module to *app*."""
-    command(app, panel=PANEL)(apply)
-    command(app, panel=PANEL, name="test")(run_tests)
-    command(app, panel=PANEL)(drop)
 
 
 def apply(
@@ -113,3 +106,6 @@ def drop(call: CommandCall, name: Name, *, cascade: Cascade = False, yes: Yes = 
         raise UsageError(f"{what} would be removed", hint=f"run 'materializer drop {name} {flags}'")
     *also, gone = call.lake.drop(name, cascade=cascade)
     call.show(DropResult(gone, tuple(also)))
+
+
+COMMANDS: Final = listed(PANEL, apply, drop, test=run_tests)

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
-import typer
-
-from materializer.adapters.cli.call import CommandCall, command
+from materializer.adapters.cli.call import CommandCall
+from materializer.adapters.cli.listed import Argument, listed
 from materializer.errors import UsageError
 
 PANEL = "Learn"
 MaybeEngine: TypeAlias = Annotated[
-    str | None, typer.Argument(help="Name of the engine; all without it.", metavar="NAME", show_default=False)
+    str | None, Argument(help="Name of the engine; all without it.", metavar="NAME", show_default=False)
 ]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands of this module to *app*."""
-    command(app, panel=PANEL)(engines)
 
 
 def engines(call: CommandCall, name: MaybeEngine = None) -> None:
@@ -34,3 +28,6 @@ def engines(call: CommandCall, name: MaybeEngine = None) -> None:
         hint = nearest(name.lower(), list(GUIDES)) or "'materializer engines' lists them"
         raise UsageError(f"there is no engine '{name}'", hint=hint)
     call.show(EnginesResult((found,), is_detailed=True))
+
+
+COMMANDS: Final = listed(PANEL, engines)

@@ -4,28 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import Annotated, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
-import typer
-
-from materializer.adapters.cli.call import CommandCall, command
+from materializer.adapters.cli.call import CommandCall
+from materializer.adapters.cli.listed import Argument, listed
 from materializer.errors import UsageError
 from materializer.errors.explained import all_codes
 
 PANEL = "Learn"
 MaybeCode: TypeAlias = Annotated[
     str | None,
-    typer.Argument(
+    Argument(
         help="Code of an error, such as window.frozen, or its first part; all without it.",
         metavar="CODE",
         show_default=False,
     ),
 ]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command of this module to *app*."""
-    command(app, panel=PANEL)(explain)
 
 
 def explain(call: CommandCall, code: MaybeCode = None) -> None:
@@ -53,3 +47,6 @@ def _hint(asked: str, codes: Sequence[str]) -> str:
     if not tails:
         return "'materializer explain' lists all codes"
     return f"did you mean {' or '.join(repr(c) for c in tails)}? 'materializer explain' lists all codes"
+
+
+COMMANDS: Final = listed(PANEL, explain)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-import typer
 from msgspec.structs import replace
 
-from materializer.adapters.cli.call import CommandCall, command
+from materializer.adapters.cli.call import CommandCall
+from materializer.adapters.cli.listed import listed
 from materializer.adapters.cli.options import (
     After,
     Against,
@@ -36,12 +36,6 @@ if TYPE_CHECKING:
     from materializer.adapters.cli.render.show import ShowResult
 
 PANEL = "Look"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands of this module to *app*."""
-    for body in (status, history, show, export, changes, verify, diff, check, doctor):
-        command(app, panel=PANEL)(body)
 
 
 def status(call: CommandCall, name: MaybeName = None, *, now: Now = None) -> None:
@@ -198,3 +192,6 @@ def _fresh(call: CommandCall, name: str, limit: int, start: str | None, end: str
     found = read.fetch(limit)
     rows = tuple(tuple(row.values()) for row in found.table.to_pylist())
     return ShowResult(name, tuple(found.table.column_names), rows, FreshCost.of(read, found.cost))
+
+
+COMMANDS: Final = listed(PANEL, status, history, show, export, changes, verify, diff, check, doctor)

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import typer
+from typing import Final
 
-from materializer.adapters.cli.call import CommandCall, command
+from materializer.adapters.cli.call import CommandCall
+from materializer.adapters.cli.listed import listed
 from materializer.adapters.cli.options import All, DryRun, Names
 from materializer.errors import UsageError
 
 PANEL = "Refresh"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command of this module to *app*."""
-    command(app, panel=PANEL)(maintain)
 
 
 def maintain(call: CommandCall, names: Names = None, *, every: All = False, dry_run: DryRun = False) -> None:
@@ -41,3 +37,6 @@ def maintain(call: CommandCall, names: Names = None, *, every: All = False, dry_
         )
 
     call.each("maintained", [*(call.names(None, is_all=True) if every else names or []), None], one)
+
+
+COMMANDS: Final = listed(PANEL, maintain)

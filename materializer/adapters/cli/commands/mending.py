@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-import typer
-
-from materializer.adapters.cli.call import CommandCall, command
+from materializer.adapters.cli.call import CommandCall
+from materializer.adapters.cli.listed import listed
 from materializer.adapters.cli.options import (
     All,
     BackupFolder,
@@ -24,12 +23,6 @@ if TYPE_CHECKING:
     from materializer.services.repair.apply import RepairReport
 
 PANEL = "Repair"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands of this module to *app*."""
-    for body in (repair, backup, restore):
-        command(app, panel=PANEL)(body)
 
 
 def repair(
@@ -99,3 +92,6 @@ def restore(call: CommandCall, folder: BackupFolder, *, as_stored: RestoredAsSto
         if not _agreed(call):
             return
     call.show(RestoreResult(call.lake.restore(folder, as_stored=as_stored)))
+
+
+COMMANDS: Final = listed(PANEL, repair, backup, restore)

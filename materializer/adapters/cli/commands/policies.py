@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import typer
+from typing import Final
 
-from materializer.adapters.cli.call import CommandCall, command
+from materializer.adapters.cli.call import CommandCall
+from materializer.adapters.cli.listed import ListedGroup, listed
 from materializer.adapters.cli.options import (
     CatchDirt,
     Due,
@@ -24,14 +25,6 @@ from materializer.errors import UsageError
 
 PANEL = "Refresh"
 DEFAULT = "default"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands of this module to *app*, under ``policy``."""
-    group = typer.Typer()
-    for name, body in (("add", add), ("list", show), ("remove", remove), ("run", run)):
-        command(group, panel=PANEL, name=name, group="policy")(body)
-    app.add_typer(group, name="policy", help="Refresh policies: add, list, remove, run.", rich_help_panel=PANEL)
 
 
 def add(
@@ -104,3 +97,10 @@ def run(
         call.each("refreshes", wanted, one)
     for error in call.lake.unusable() if due and name is None else []:
         call.fail(error)
+
+
+COMMANDS: Final = {
+    "policy": ListedGroup(
+        listed(PANEL, add=add, list=show, remove=remove, run=run), "Refresh policies: add, list, remove, run.", PANEL
+    )
+}

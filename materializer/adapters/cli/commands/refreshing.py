@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-import typer
-
-from materializer.adapters.cli.call import CommandCall, command
+from materializer.adapters.cli.call import CommandCall
+from materializer.adapters.cli.listed import listed
 from materializer.adapters.cli.options import (
     AcceptFewerRows,
     All,
@@ -38,12 +37,6 @@ if TYPE_CHECKING:
     from materializer.services.definitions.sources import MissingFeed
 
 PANEL = "Refresh"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands of this module to *app*."""
-    for body in (plan, refresh, backfill, invalidate):
-        command(app, panel=PANEL)(body)
 
 
 def plan(
@@ -195,3 +188,6 @@ def invalidate(
 
     declared = call.lake.invalidate(name, start, end, reason=reason)
     call.show(InvalidateResult(name, call.lake.grid(name).shown, declared, reason))
+
+
+COMMANDS: Final = listed(PANEL, plan, refresh, backfill, invalidate)

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Final
 
-import typer
-
-from materializer.adapters.cli.call import CommandCall, command
+from materializer.adapters.cli.call import CommandCall
+from materializer.adapters.cli.listed import listed
 from materializer.adapters.cli.options import Interval, MaybeName, Out, Port, Serve
 from materializer.errors import UsageError
 
 PANEL = "Look"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands of this module to *app*."""
-    for body in (report, watch):
-        command(app, panel=PANEL)(body)
 
 
 def report(call: CommandCall, *, out: Out = None, serve: Serve = False, port: Port = None) -> None:
@@ -62,3 +56,6 @@ def watch(call: CommandCall, name: MaybeName = None, *, interval: Interval = 2.0
         call.lake.status(name)  # an unknown name is refused before anything is drawn
     with suppress(KeyboardInterrupt):  # how people end it
         live.watch(call.lake, name, interval, console)
+
+
+COMMANDS: Final = listed(PANEL, report, watch)

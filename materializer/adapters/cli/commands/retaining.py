@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import typer
+from typing import Final
 
-from materializer.adapters.cli.call import CommandCall, command
+from materializer.adapters.cli.call import CommandCall
+from materializer.adapters.cli.listed import listed
 from materializer.adapters.cli.options import AsStored, Before, Name, Yes
 
 PANEL = "Refresh"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands of this module to *app*."""
-    for body in (expire, thaw):
-        command(app, panel=PANEL)(body)
 
 
 def expire(call: CommandCall, name: Name, *, before: Before, as_stored: AsStored = False, yes: Yes = False) -> None:
@@ -28,3 +23,6 @@ def thaw(call: CommandCall, name: Name, *, yes: Yes = False) -> None:
     from materializer.adapters.cli.render.expire import ThawResult
 
     call.show(ThawResult(call.lake.thaw(name, dry_run=not yes)))
+
+
+COMMANDS: Final = listed(PANEL, expire, thaw)

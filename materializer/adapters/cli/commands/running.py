@@ -11,10 +11,9 @@ from threading import Event, Thread
 from types import FrameType
 from typing import Final
 
-import typer
-
-from materializer.adapters.cli.call import CommandCall, command
+from materializer.adapters.cli.call import CommandCall
 from materializer.adapters.cli.commands.reporting import port_of
+from materializer.adapters.cli.listed import listed
 from materializer.adapters.cli.options import Every, MaybeName, Port, ServeToo
 from materializer.adapters.cli.render.run import AgainResult, EndedResult, FollowedResult, FollowingResult
 from materializer.errors import MaterializerError, UsageError
@@ -32,11 +31,6 @@ UNITS: Final = {
     ("h", "hour", "hours"): 3600.0,
 }
 """Seconds of the units of a length."""
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command of this module to *app*."""
-    command(app, panel=PANEL)(run)
 
 
 def run(
@@ -122,3 +116,6 @@ def _ending(stop: Event) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+COMMANDS: Final = listed(PANEL, run)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-import typer
-
-from materializer.adapters.cli.call import CommandCall, command
+from materializer.adapters.cli.call import CommandCall
+from materializer.adapters.cli.listed import listed
 from materializer.adapters.cli.options import (
     BucketWidth,
     Into,
@@ -27,11 +26,6 @@ if TYPE_CHECKING:
 PANEL = "Define"
 NONE = "none"
 THESE = "these"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command of this module to *app*."""
-    command(app, panel=PANEL)(new)
 
 
 def new(
@@ -127,3 +121,6 @@ _QUESTIONS: Final[Sequence[_Question]] = (
     ("name", "name of the aggregate", lambda n: n.answers.name, str),
 )
 """What is asked: the part, the question, the proposed answer, and how an answer is read."""
+
+
+COMMANDS: Final = listed(PANEL, new)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-import typer
-
-from materializer.adapters.cli.call import CommandCall, command
+from materializer.adapters.cli.call import CommandCall
+from materializer.adapters.cli.listed import listed
 from materializer.adapters.cli.options import (
     Back,
     BucketsPerRun,
@@ -22,12 +21,6 @@ if TYPE_CHECKING:
     from materializer.services.versions.build import BuildReport
 
 PANEL = "Define"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands of this module to *app*."""
-    for body in (build, switch, rollback, abandon):
-        command(app, panel=PANEL)(body)
 
 
 def build(
@@ -90,3 +83,6 @@ def build_one(call: CommandCall, name: str, **how: Any) -> BuildReport:
     kind = call.lake.next_grid(name).shown
     with call.output.watch(name, kind, is_long=True) as w:
         return call.lake.build(name, on_plan=w.on_plan, on_run=w.on_run, **how)
+
+
+COMMANDS: Final = listed(PANEL, build, switch, rollback, abandon)
