@@ -31,7 +31,7 @@ MOST_JOURNALS: Final = 50
 """Journals of which the cache has rows."""
 
 
-class _Read(Struct, frozen=True, array_like=True):
+class _ReadJournal(Struct, frozen=True, array_like=True):
     path: str
     files: tuple[tuple[str, tuple[int, ...]], ...]
     version: int
@@ -42,7 +42,7 @@ class _Read(Struct, frozen=True, array_like=True):
 def read(path: str) -> tuple[JournalSnapshot, places.Identity] | None:
     """Return the rows of the journal at a path, and the identity of its newest commit; None if it has to be read."""
     with suppress(OSError, RuntimeError, ValueError, msgspec.MsgspecError, MaterializerError, IndexError):
-        found = msgspec.json.decode(noted.own_file(FOLDER, _name(path)), type=_Read)
+        found = msgspec.json.decode(noted.own_file(FOLDER, _name(path)), type=_ReadJournal)
         is_same = found.path == path and all(places.signature(file) == was for file, was in found.files)
         if is_same and latest_version(path) == found.version:  # also where a commit in between is missing
             return JournalSnapshot(found.version, found.rows, found.generation), tail(path, found.version)[0]
@@ -65,7 +65,7 @@ def write(path: str, snapshot: JournalSnapshot, files: Sequence[str] = ()) -> No
         names += [commit_file(path, version) for version in range(snapshot.generation, snapshot.version + 1)]
         if len(names) <= MOST_FILES:
             known = tuple((name, places.signature(name)) for name in names)
-            content = msgspec.json.encode(_Read(path, known, snapshot.version, snapshot.generation, rows))
+            content = msgspec.json.encode(_ReadJournal(path, known, snapshot.version, snapshot.generation, rows))
             noted.write_own_file(FOLDER, _name(path), content, most=MOST_JOURNALS)
 
 

@@ -3,8 +3,8 @@
 Arrow imports pandas, if it is installed, for the first value that it converts, which takes a command longer than a late row. So Arrow
 takes pandas for missing until something imports pandas; from then on both are as they are in any other process.
 
-Arrow also writes the help of its functions when they are loaded, from that of their options, which takes half of the time to load them. In
-a command nobody reads it: options are left out.
+Arrow also writes the help of its functions when they are loaded, from that of their options, which takes half of the time to load them. A
+command shows none of it: options are left out.
 """
 
 from __future__ import annotations
