@@ -1,4 +1,4 @@
-"""Tables with long logs are opened once by each user, as long as nothing changes."""
+"""Tables are opened once by each user, as long as nothing changes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from materializer.lake.opened_before import LONG
+from materializer.lake.opened_before import LONG, MOST_FILES
 from tests.lake.tables import Trades
 from tests.paths import ROOT
 
@@ -23,10 +23,11 @@ from materializer.lake.table import DeltaFolder, TableHead
 path, version, table_id = sys.argv[1:]
 expect(path, TableHead(int(version), table_id))
 try:
-    print(DeltaFolder.at(path).head().version)
+    found = DeltaFolder.at(path).head().version
     note(path)
 except MaterializerError:
-    print("refused")
+    found = "refused"
+print(found, "deltalake" in sys.modules)
 """
 
 
@@ -36,12 +37,15 @@ class Log:
     def __init__(self, table: Trades, caches: Path) -> None:
         self.table, self.caches, self.id = table, caches, table.id
         self.folder = Path(table.path) / "_delta_log"
+        self.was_opened = ""
 
     def asked(self, *, user: str = "own", table_id: str | None = None, version: int = 2) -> str:
         """Return what a process of a user says of the newest version, which expects one, or that it was refused."""
         env = os.environ | {"PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(self.caches / user)}
         command = [sys.executable, "-c", CODE, self.table.path, str(version), table_id or self.id]
-        return subprocess.run(command, capture_output=True, text=True, check=True, env=env).stdout.strip()
+        ran = subprocess.run(command, capture_output=True, text=True, check=True, env=env)
+        found, self.was_opened = ran.stdout.split()
+        return found
 
     def damage(self) -> None:
         """Let nobody open the table."""
@@ -101,18 +105,45 @@ def test_a_newest_commit_that_was_written_again_is_seen(log: Log) -> None:
     assert "refused" == log.asked()
 
 
-@pytest.mark.parametrize("told", [json.dumps({"version": 2, "size": LONG - 1}), "[]", "none", None])
-def test_a_short_log_is_not_noted(trades, tmp_path: Path, told: str | None) -> None:
-    """
-    Nor is one that does not say how long it is.
-    """
+@pytest.fixture(params=[json.dumps({"version": 2, "size": LONG - 1}), "[]", "none", None])
+def short(trades, tmp_path: Path, request: pytest.FixtureRequest) -> Log:
+    """A table of two commits whose log is short, or does not say how long it is."""
     table = trades()
     table.append((0, "a", 1))
     table.append((1, "a", 1))
     log = Log(table, tmp_path)
-    if told is not None:
-        (log.folder / "_last_checkpoint").write_text(told)
-    log.asked()
-    log.damage()
+    if request.param is not None:
+        DeltaTable(table.path).create_checkpoint()
+        (log.folder / "_last_checkpoint").write_text(request.param)
+    assert ("2", "True") == (log.asked(), log.was_opened)
+    return log
 
-    assert "refused" == log.asked()
+
+def test_any_change_of_a_short_log_is_seen(short: Log) -> None:
+    """
+    Of one that is as it was, nothing is opened; it is where a file below the newest commit is damaged, has gone, or has come.
+    """
+    assert ("2", "False") == (short.asked(), short.was_opened)
+
+    (short.folder / "another.json").write_text("{}")
+    assert ("2", "True") == (short.asked(), short.was_opened)
+    assert ("2", "False") == (short.asked(), short.was_opened)
+
+    (short.folder / "another.json").unlink()
+    assert ("2", "False") == (short.asked(), short.was_opened)  # as it was before
+    (short.folder / f"{0:020d}.json").rename(short.folder / "first.json")
+    assert "True" == (short.asked(), short.was_opened)[1]
+    (short.folder / "first.json").rename(short.folder / f"{0:020d}.json")
+
+    short.damage()
+    assert "refused" == short.asked()
+
+
+def test_a_log_of_many_files_is_opened(short: Log) -> None:
+    """
+    To look at each of them would take as long.
+    """
+    for n in range(MOST_FILES):
+        (short.folder / f"other{n}.txt").touch()
+
+    assert ("2", "True", "2", "True") == (short.asked(), short.was_opened, short.asked(), short.was_opened)
