@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from materializer.errors import JournalConflictError, JournalError
+from materializer.journal import row_files
 from materializer.journal import store as store_module
 from materializer.journal import walk as walk_module
 from materializer.journal.codec import Row
@@ -163,6 +165,27 @@ def test_a_race_inside_the_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert [1, 2, 4] == numbers(JournalStore(tmp_path).read())
 
 
+def test_a_race_inside_a_fold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A commit that slips in before all rows are replaced is a conflict, and stays.
+    """
+    one, two = JournalStore(tmp_path), JournalStore(tmp_path)
+    version = fill(one, 1)
+    two.read()
+    made = row_files.table_of
+
+    def slow(rows: Sequence[Row], at: int) -> pa.Table:
+        monkeypatch.undo()
+        one.append([row(2)], expected_version=version)
+        return made(rows, at)
+
+    monkeypatch.setattr(row_files, "table_of", slow)
+    with pytest.raises(JournalConflictError):
+        two.snapshot([row(3)], expected_version=version)
+
+    assert [1, 2] == numbers(two.read()) == numbers(JournalStore(tmp_path).read())
+
+
 def test_no_version_is_left_out(tmp_path: Path) -> None:
     """
     Where an older journal lies in the folder meanwhile, an append is a conflict; it does not go on beyond a hole.
@@ -195,6 +218,7 @@ def test_creating_it_twice(tmp_path: Path) -> None:
 RACER = """
 import random, sys, time
 from materializer.errors import JournalConflictError
+from materializer.journal import row_files
 from materializer.journal import store as store_module
 from materializer.journal.codec import Row
 from materializer.journal.store import JournalStore
