@@ -52,6 +52,8 @@ class EngineScene:
         columns = [(TIME, kind), (END, kind), (ID, pa.int64()), *((c, arrow_of(k)) for c, k in COLUMNS.items())]
         self.schema = pa.schema(columns)
         self.filter = draw.truth(1) if self.engine == "reactive_state" and choose.random() < 0.4 else None
+        self.is_retained = self.at.kind is TimeType.TIMESTAMP and choose.random() < 0.12
+        self.slice = 1 if self.is_retained else self.slice
         self.is_sized = self.engine == "time_series" and choose.random() < 0.25
         self.is_added = self.engine == "session_window" and choose.random() < 0.4
         self.ids = 0
@@ -82,6 +84,7 @@ class EngineScene:
         params |= {"filter": self.filter} if self.filter else {}
         given = {"engine": self.engine, "keys": self.keys, "measures": dict(measures), "where": self.where, **params}
         given |= {"resolution": self.at.resolution} if self.at.resolution else {}
+        given |= {"properties": {"source.retention": self.at.length(8 * self.at.step)}} if self.is_retained else {}
         return given | {"time": TIME, "sequence": self.sequence, "lateness": self.lateness}
 
     def told(self, one: Drawn) -> str:

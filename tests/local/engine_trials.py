@@ -32,7 +32,7 @@ from materializer.core.engines.compile import (
 from materializer.core.engines.reactive_state import FUNCTIONS, ReactiveState
 from materializer.core.engines.work import Work
 from materializer.core.refresh.plan import Plan
-from materializer.core.time.spans import EVERYTHING, Span, SpanSet
+from materializer.core.time.spans import EVERYTHING, NEG_INF, Span, SpanSet
 from materializer.errors import DefinitionError, MaterializerError, NotLocalError
 from materializer.journal.events import SourceIdentity
 from materializer.journal.journal import Journal
@@ -288,6 +288,7 @@ class Trial:
             self.lake.refresh(NAME, executor="local", **options)
         except NotLocalError as exc:
             self._left(str(exc.message), turn, found)
+            return False
         except MaterializerError as exc:
             self.seen[f"refresh {turn} fails: {exc.code}"] += len(self.parts)
             return False
@@ -296,10 +297,10 @@ class Trial:
         return bool(self.parts) and ALL not in self.wrong
 
     def _left(self, why: str, turn: int, found: Found) -> None:
-        """Leave out what the process leaves to Spark, and begin again.
+        """Leave out the definitions that the process leaves to Spark, and begin again; of all together the history ends here.
 
         Raises:
-            Without: Always.
+            Without: If there are such definitions, or nothing was compared before.
         """
         left = []
         for part in self.parts if self.local.asked else ():
@@ -309,7 +310,10 @@ class Trial:
                 left.append(part.one.number)
                 found.seen[f"left: {str(exc)[:60]}"] += 1
         if not left:
-            found.seen[f"left in refresh {turn}: {why[:120]}"] += len(self.parts)
+            self.seen[f"left in refresh {turn}: {why[-120:]}"] += len(self.parts)
+            if turn:
+                return
+            found.seen.update(self.seen)
             left = [part.one.number for part in self.parts]
         found.left += len(left)
         raise Without(left)
@@ -322,7 +326,8 @@ class Trial:
         """Compare what the process and Spark compute of one plan."""
         work, plan = asked.work, asked.plan
         how = "everything" if work.parts is None else "added rows" if work.added_after is not None else "parts"
-        self.seen[f"{how}{' of keys' if work.only is not None else ''}"] += 1
+        place = " above frozen history" if work.since != NEG_INF else ""
+        self.seen[f"{how}{' of keys' if work.only is not None else ''}{place}"] += 1
         ours: dict[int, Computed] = {}
         left = []
         for part in self.parts:

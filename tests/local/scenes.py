@@ -425,10 +425,10 @@ def alike(a: Any, b: Any, *, is_loose: bool) -> bool:
 
 
 def _by_group(groups: Sequence[str], rows: pa.Table) -> dict[tuple[str, ...], dict[str, Any]]:
-    plain = pa.table({n: c.cast(plain(c.type)) for n, c in zip(rows.column_names, rows.columns, strict=True)})
+    found = pa.table({n: c.cast(plain(c.type)) for n, c in zip(rows.column_names, rows.columns, strict=True)})
     return {
         tuple(repr(row[g] + 0.0 if isinstance(row[g], float) else row[g]) for g in groups): row
-        for row in plain.to_pylist()
+        for row in found.to_pylist()
     }
 
 
