@@ -94,9 +94,13 @@ class View(Struct, frozen=True):
             known = ", ".join(names[:_NAMED]) + more or "none"
             raise UnknownAggregateError(
                 f"there is no aggregate '{name}' in this lake (known: {known})",
-                hint=next(
-                    (f"did you mean '{n}'?" for n in names if [n.lower()] == near),
-                    "name one of them, or define it with 'materializer apply'",
+                hint=(
+                    "'--all' takes every aggregate"
+                    if name.lower() == "all"
+                    else next(
+                        (f"did you mean '{n}'?" for n in names if [n.lower()] == near),
+                        "name one of them, or define it with 'materializer apply'",
+                    )
                 ),
                 name=name,
             )

@@ -96,6 +96,8 @@ def read_small_changes(
     files = (*added, *removed)
     if any(f.has_deletion_vector for f in files) or any(f.rows is None for f in added):
         return None
+    if any(c.metadata is not None and not c.metadata.has_change_feed for c in run):
+        return None  # the feed was off for some of them, which Spark refuses
     # an update writes whole files again, and its few changed rows into files of their own
     size = sum(f.bytes for c in run for f in c.change_files or [f for f in (*c.adds, *c.removes) if f.data_change])
     if size > max_bytes or sum(len(c.change_files) for c in run) > MAX_CHANGE_FILES:

@@ -26,8 +26,15 @@ from materializer.errors import StorageError, UsageError
 _OTHERWISE: Final = {
     **dict.fromkeys(("list", "ls"), "'materializer status' lists the aggregates"),
     **dict.fromkeys(("--version", "-V", "-v"), "'materializer version' prints what is installed"),
+    "help": "'materializer --help' lists the commands, and 'materializer refresh --help' the options of one",
 }
 """What other programs call a command, and which one it is here."""
+_OPTIONS: Final = {
+    **dict.fromkeys(("--since", "--from", "--begin", "--after"), "--start"),
+    **dict.fromkeys(("--until", "--before", "--upto"), "--end"),
+    **dict.fromkeys(("-n", "--n", "--rows", "--head"), "--limit"),
+}
+"""What other programs call an option, and which one it is here."""
 _OF_EVERY_COMMAND: Final = ("--lake", "--config", "--json", "--progress", "--strict-exit")
 
 
@@ -171,7 +178,12 @@ def read(arguments: Sequence[str]) -> int:
         output: Output = JsonOutput() if _wants_json(arguments) else TextOutput()
         words = ["materializer", *(a for a in arguments[:1] if a in MODULES)]
         hint = _OTHERWISE.get(arguments[0]) if arguments else None
-        hint = hint or _behind_command(arguments) or f"'{' '.join(words)} --help' lists what can be given"
+        hint = (
+            hint
+            or _behind_command(arguments)
+            or _other_option(arguments)
+            or f"'{' '.join(words)} --help' lists what can be given"
+        )
         output.fail(UsageError(_message(exc), hint=hint))
         return UsageError.exit_status
     except OSError as exc:
@@ -203,9 +215,24 @@ def _behind_command(arguments: Sequence[str]) -> str:
     return f"options stand behind the command: '{shlex.join(['materializer', *moved])}'"
 
 
+def _other_option(arguments: Sequence[str]) -> str:
+    """Return what an option that the command lacks is called here, if the command has that one; or ""."""
+    listed = named(arguments[0]) if arguments and arguments[0] in MODULES else None
+    if not isinstance(listed, ListedCommand):
+        return ""
+    known = {get_args(each.annotation)[1].name for each in parameters(listed.body) if _is_option(each.annotation)}
+    words = [word.partition("=")[0] for word in arguments[1:]]
+    found = next((word for word in words if word not in known and _OPTIONS.get(word) in known), "")
+    return f"'{found}' is '{_OPTIONS[found]}' here" if found else ""
+
+
+def _is_option(annotation: Any) -> bool:
+    return isinstance(get_args(annotation)[1], Option)
+
+
 def _message(exc: Exception) -> str:
     message = exc.format_message() if hasattr(exc, "format_message") else str(exc)
-    text = str(message).rstrip(".")
+    text = str(message).rstrip(".").replace("Value error, ", "")
     return text[:1].lower() + text[1:]
 
 

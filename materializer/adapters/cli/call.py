@@ -120,7 +120,7 @@ class CommandCall:
         """Return the aggregates that a name or ``--all`` selects, each after those that it reads.
 
         Raises:
-            UsageError: If both or neither of a name and ``--all`` were given.
+            UsageError: If both or neither of a name and ``--all`` were given, or if all are meant and the lake's folder does not exist.
             JournalLostError: If all are meant, the journal has none, and tables of ours are there.
         """
         if (name is None) != is_all:
@@ -133,10 +133,15 @@ class CommandCall:
         names = self.lake.names()
         for error in [] if names else self.lake.unusable():
             raise error
+        if not names and self.no_folder:
+            raise UsageError(
+                f"there is no folder {self.no_folder}",
+                hint="is the lake's name right? 'materializer apply' begins a lake",
+            )
         if not names:
             from materializer.adapters.cli.render.status import StatusResult
 
-            self.output.announce(StatusResult((), no_folder=self.no_folder))
+            self.output.announce(StatusResult(()))
         return names
 
     @property

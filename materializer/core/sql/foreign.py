@@ -196,6 +196,8 @@ def time_column(fragment: Fragment, zoned: str = "date_trunc('day', {}, {})") ->
         return f"write {args[0].text}, and the zone as an argument: {zoned.format(args[0].text, args[1].text)}"
     if name in _SECONDS and words(inner.tokens[-2:]) == "/ 1000":
         return _ticks(inner.part(0, -2), "ms")
+    if name == "to_timestamp" and len(args) == 1:
+        return f"{_ticks(inner, 's')}; a time in text has to be stored as a timestamp when the rows are written"
     unit = _TICKS.get(name) or ("ms" if name == "epoch_ms" else "s" if name in _SECONDS and len(args) == 1 else "")
     return _ticks(inner, unit) if unit else ""
 

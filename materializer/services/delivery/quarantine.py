@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from materializer.core.compiled.definition import Definition
 from materializer.core.engines.clock import ClosingClock
@@ -16,6 +16,7 @@ from materializer.errors import WriteFencedError
 from materializer.journal.events import SourceIdentity
 from materializer.journal.state import AggregateState
 from materializer.lake import places
+from materializer.lake.rows import row_count
 from materializer.lake.table import DeltaFolder
 from materializer.lake.write.commit import append_rows, create_table
 from materializer.lake.write.replace import append_files
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 
 def follow(
     state: AggregateState, aggregate: Aggregate, spark: Callable[[], Spark], local: LocalExecutor | None
-) -> None:
-    """Bring the quarantine up to the captured source version.
+) -> int:
+    """Bring the quarantine up to the captured source version, and return how many rows it got.
 
     Args:
         state: The aggregate.
@@ -43,7 +44,7 @@ def follow(
     path, app_id = aggregate.paths["quarantine"], aggregate.app_ids["quarantine"]
     known = (DeltaFolder.at(path).transaction_version(app_id) or 0) - 1 if places.exists(path) else -1
     if state.cursor <= known:
-        return
+        return 0
     of_rows = aggregate.definition, aggregate.source, known, state.cursor, ClosingClock.of(state.engine)
     found = None if local is None or aggregate.source.name else _found_here(local, *of_rows)
     if found is None:
@@ -56,9 +57,13 @@ def follow(
     note = {"plan": "", "n": state.last_n, "kind": "quarantine", "source_version": state.cursor}
     with suppress(WriteFencedError):  # another process was first
         if is_fetched:
-            append_rows(path, rows, app_id, state.cursor + 1, note)
-        else:
-            append_files(path, lambda folder: spark().append(rows, folder), app_id, state.cursor + 1, note)
+            fetched = cast("pa.Table", rows)
+            append_rows(path, fetched, app_id, state.cursor + 1, note)
+            return len(fetched)
+        before = row_count(path) or 0
+        append_files(path, lambda folder: spark().append(rows, folder), app_id, state.cursor + 1, note)
+        return (row_count(path) or 0) - before
+    return 0
 
 
 def _found_here(

@@ -277,6 +277,8 @@ class FreshReader(Struct):
             return "the settings say so"
         if parent is not None:
             return "it is computed from a fresh read of what it reads"
+        if aggregate.definition.engine is not None and not plan.steps:
+            return ""  # all rows come from the output
         if work is not None or aggregate.definition.engine is not None:
             return "results of an engine"
         return executors.why_not_here(aggregate, plan, local)

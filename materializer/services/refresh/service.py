@@ -255,11 +255,15 @@ class Refresher(Struct):
             self._follow_newest(name, options.as_of)
         tidied = self.lake.journal.tidy()
         state = self.lake.journal.view().named(name)
+        late: tuple[str, ...] = ()
         if self.lake.aggregate(state).definition.spec.lateness != "recompute" and not state.builds:
             from materializer.services.delivery import quarantine
 
             local = None if Request(options).executor(self.lake.config) == "spark" else self.lake.local
-            quarantine.follow(state, self.lake.aggregate(state), self.lake.engine, local)
+            aggregate = self.lake.aggregate(state)
+            found = quarantine.follow(state, aggregate, self.lake.engine, local)
+            came = "1 row came" if found == 1 else f"{found:,} rows came"
+            late = (f"{came} too late and went to {aggregate.paths['quarantine']}",) if found else ()
         problem = registration.why_not(state)
         reports, warnings = self._maintained(state, [run.plan.n for run in runs])
         return RefreshReport(
@@ -273,7 +277,7 @@ class Refresher(Struct):
             state.null_times,
             time.perf_counter() - began,
             reports,
-            (*([problem] if problem else []), *_left_to_spark(runs), *warnings, *tidied),
+            (*([problem] if problem else []), *_left_to_spark(runs), *late, *warnings, *tidied),
             state.frozen,
             stuck_spans(state),
             *self._let_go(state, was),

@@ -236,6 +236,8 @@ def test_rows_by_arrival_are_judged_without_spark(
     assert published == minutes(lake, "v")
     late = DeltaTable(str(tmp_path / "made" / "quarantine")).to_pyarrow_table().to_pylist()
     assert refused == {row["v"]: row["_reason"] for row in late}
+    rows = "1 row" if len(late) == 1 else f"{len(late)} rows"
+    assert (f"{rows} came too late and went to {tmp_path}/made/quarantine" in report.warnings) == bool(late)
 
 
 @pytest.mark.parametrize(
@@ -271,3 +273,19 @@ def test_results_go_on_from_frozen_history_without_spark(
 
     assert published == [row for row in minutes(lake, *columns) if row[0] >= 120]
     assert ["local"] == [run.report.executor for run in late.runs]
+
+
+def test_a_fresh_read_of_what_is_clean_is_of_its_output(tmp_path: Path) -> None:
+    """
+    Nothing is computed, so what stands for Spark is asked nothing; the rows are those that are published.
+    """
+    lake = LocalLake(tmp_path)
+    lake.add((0, 1), (15 * MINUTE, 2), (35 * MINUTE, 4))
+    define(lake, engine="time_series", step="10 minutes", window_size="10 minutes")
+    lake.opened.refresh("made")
+    read = lake.opened.fresh("made")
+    found = read.fetch()
+
+    assert ("", 0) == (read.left_to_spark, found.cost.jobs)
+    assert minutes(lake, "v")
+    assert len(minutes(lake, "v")) == len(found.table)

@@ -132,7 +132,7 @@ class RefreshResult(Result, frozen=True):
         r = self.report
         is_below = r.frozen != NEG_INF and r.window is not None and r.window.start < r.frozen
         at = instant(r.frozen, self.time_type)
-        return f"below {at} rows are merged and nothing is computed again" if is_below else ""
+        return f"below {at} nothing is computed again from raw rows" if is_below else ""
 
     def _let_go(self) -> str:
         """Return what a refresh that moved the frozen boundary says of raw rows; the statement follows on its own line."""
