@@ -30,9 +30,7 @@ if TYPE_CHECKING:
     from materializer.spark.run.spark import Spark
 
 
-def follow(
-    state: AggregateState, aggregate: Aggregate, spark: Callable[[], Spark], local: LocalExecutor | None
-) -> int:
+def follow(state: AggregateState, aggregate: Aggregate, spark: Callable[[], Spark], local: LocalExecutor | None) -> int:
     """Bring the quarantine up to the captured source version, and return how many rows it got.
 
     Args:
