@@ -172,6 +172,15 @@ def times(facts: SourceFacts) -> list[TimeChoice]:
     return sorted(found, key=lambda c: (_unlikely(c, facts), order[c.column.name]))
 
 
+def times_in_text(facts: SourceFacts, time: str) -> list[str]:
+    """Return the columns of text that sound like times, where the column *time* is a plain number: text cannot divide time."""
+    chosen = facts.column(time)
+    choice = None if chosen is None else _time_of(chosen)
+    if choice is None or not choice.is_plain or _is_timely(time):
+        return []
+    return [c.name for c in facts.columns if c.type == "string" and _is_timely(c.name)]
+
+
 def _time_of(column: ColumnFacts) -> TimeChoice | None:
     if column.type in _TIMES:
         return TimeChoice(column, _TIMES[column.type])

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from pyarrow import feather
 
 from materializer import Materializer
+from materializer.adapters.cli.app import main
 from materializer.core.compiled.resolve import resolve
 from materializer.core.language.parse import parse_definitions
 from materializer.core.policy.policies import policies_of
@@ -343,3 +344,26 @@ def test_late_rows_make_the_window_longer(tmp_path: Path) -> None:
 def minutes(length: str) -> int:
     number, unit = length.split()
     return int(number) * {"minute": 1, "hour": 60, "day": 24 * 60}[unit.rstrip("s")]
+
+
+@pytest.mark.parametrize(
+    ("time", "told"),
+    [("2026-03-01 10:00:00", ["read_at"]), (datetime(2026, 3, 1, tzinfo=UTC), [])],
+    ids=["text", "time"],
+)
+def test_times_in_text_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, time: object, told: list[str]
+) -> None:
+    """
+    A number divides the rows where the only time is text, which is said with what can be done.
+    """
+    monkeypatch.chdir(tmp_path)
+    times = pa.array([time] * 3, None if told else pa.timestamp("us", "UTC"))
+    write_deltalake(str(tmp_path / "raw"), pa.table({"reading_id": [1, 2, 3], "read_at": times, "v": [1.5, 2.5, 3.5]}))
+    words = ["new", "raw", "--yes", "--lake", str(tmp_path)]
+    assert 0 == main([*words, "--name", "a"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert 0 == main([*words, "--name", "b", "--json"])
+
+    assert bool(told) == ("read_at sounds like a time and is text" in text)
+    assert told == json.loads(capsys.readouterr().out)["times_in_text"]

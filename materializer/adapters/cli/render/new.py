@@ -11,6 +11,7 @@ from materializer.adapters.cli.render.feed import feed_lines
 from materializer.adapters.cli.render.result import Result
 from materializer.adapters.cli.words import count, number, table, wrapped
 from materializer.core.language.new_text import alias_of, bucket_name
+from materializer.core.language.suggest import times_in_text
 from materializer.structs import as_dict
 
 if TYPE_CHECKING:
@@ -121,6 +122,7 @@ class NewResult(Result, frozen=True):
             "policy": {name: value for name, value in answers.policy},  # noqa: C416 - pairs of texts, as JSON
             "files": list(self.files),
             "columns": [_column_form(c) for c in facts.columns],
+            "times_in_text": times_in_text(facts, answers.time),
             "change_feed": None if self.new.feed is None else as_dict(self.new.feed),
         }
 
@@ -129,6 +131,10 @@ class NewResult(Result, frozen=True):
         for file in self.files:
             yield from wrapped(f"wrote {file}", width=width)
         yield ""
+        if texts := times_in_text(self.new.facts, self.new.answers.time):
+            text = f"{self.new.answers.time} is a number and no time; {', '.join(texts)} sounds like a time and is text, which divides no time"
+            yield from wrapped(f"{text}: store it as a timestamp when the rows are written", "warning: ", width=width)
+            yield ""
         if self.new.feed is not None:
             yield from feed_lines(self.new.feed, width)
             yield ""
