@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import deltalake
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
@@ -19,7 +20,6 @@ from materializer.api import Materializer
 from materializer.config import Config
 from materializer.core.refresh.plan import Lane, Merge, Recompute, Settle
 from materializer.errors import NotIncrementalError
-from materializer.lake import table as lake_table
 from materializer.spark.query import compute
 from tests.paths import ROOT
 from tests.system.builders import Site, at
@@ -368,7 +368,7 @@ def test_a_warm_refresh_opens_no_log_again(busy: Site, monkeypatch: pytest.Monke
         opened.append(path)
         return DeltaTable(path, **options)
 
-    monkeypatch.setattr(lake_table, "DeltaTable", counted)
+    monkeypatch.setattr(deltalake, "DeltaTable", counted)
     busy.tables["trades"].trade(("01:31", "A", 701))
     done = busy.lake.refresh("hourly")
 

@@ -138,7 +138,7 @@ class Facts(Struct, frozen=True):
 
 _REASONS: Final = {
     Cause.CHANGE: "rows changed",
-    Cause.FILES: "files that may hold rows of these buckets changed",
+    Cause.FILES: "files that may hold rows of these buckets changed (no change feed read)",
     Cause.FORCED: "forced",
     Cause.INVALIDATED: "invalidated by hand",
     Cause.DIFFERED: "a canary found it to differ from its raw rows",

@@ -293,12 +293,12 @@ def test_an_output_that_was_closed_before_is_none(monkeypatch):
     Pipe(None).lines(["more"])
 
 
-def test_the_environment_gives_shared_options(monkeypatch, capsys):
+def test_the_environment_gives_shared_options(tmp_path, monkeypatch, capsys):
     """
     MATERIALIZER_LAKE, MATERIALIZER_JSON and MATERIALIZER_STRICT_EXIT stand for their options.
     """
     monkeypatch.setenv("MATERIALIZER_JSON", "1")
-    monkeypatch.setenv("MATERIALIZER_LAKE", "nowhere")
+    monkeypatch.setenv("MATERIALIZER_LAKE", str(tmp_path))
     monkeypatch.setenv("MATERIALIZER_STRICT_EXIT", "1")
 
     for command in (["refresh", "--all"], ["policy", "run", "--due"]):
