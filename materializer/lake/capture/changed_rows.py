@@ -183,7 +183,7 @@ def inserted_rows(
     path: str,
     run: Sequence[Commit],
     columns: Sequence[str],
-    keep: Callable[[pa.Table], pa.Table] = lambda rows: rows,
+    keep: Callable[[pa.Table], pa.Table] | None = None,
 ) -> pa.Table | None:
     """Return the feed of commits that only added files, from these files; None if only the library can tell it.
 
@@ -195,7 +195,7 @@ def inserted_rows(
         path: Its path.
         run: The commits.
         columns: Columns of the source, ``_change_type`` and ``_commit_version``.
-        keep: Returns those of the rows of a file that are wanted.
+        keep: Returns those of the rows of a file that are wanted; None for all. Rows of files that are left behind are not remembered.
     """
     adds = [(c.version, f) for c in run for f in c.adds if f.data_change]
     if (
@@ -221,9 +221,11 @@ def inserted_rows(
             if sorted(rows.column_names) != sorted(names) or [rows.schema.field(n).type for n in names] != expected:
                 return None
             rows = pa.Table.from_arrays([rows[n] for n in names], names)
-        if shared is not None and shared.is_shared:
+        if keep is not None:
+            rows = keep(rows)
+        elif shared is not None and shared.is_shared:
             shared.remember((table_id, name, file.bytes), rows)
-        read.append(keep(rows))
+        read.append(rows)
     rows = pa.concat_tables(read)
     versions = np.repeat(np.array([v for v, _ in adds], np.int64), [r.num_rows for r in read])
     numbers = pa.Array.from_buffers(

@@ -165,28 +165,21 @@ def kept_across(spark: SparkSession, path: str, version: int, bound: int) -> lis
 
 
 def unsettled(
-    spark: SparkSession,
-    budget: Budget,
-    definition: Definition,
-    path: str,
-    version: int,
-    inside: Span,
-    dirty: int,
+    spark: SparkSession, definition: Definition, path: str, version: int, inside: Span, dirty: int
 ) -> int | None:
     """Return the start of the first result in a span that may still change, or still appear; None if there is none.
 
+    The driver was asked first: here are more results than it holds.
+
     Args:
         spark: A session.
-        budget: What the driver holds.
         definition: The definition.
         path: The partials table of the definition.
         version: The version of the partials table.
         inside: The span from the present frozen boundary to the proposed one; only results that begin in it count.
         dirty: The first dirty instant at or after the end of *inside*. A result that reaches it may change, like an open one.
     """
-    found = engine_rows.progress(budget, definition, path, version, inside, dirty)
-    if found is None:
-        found = _progress(spark, definition, path, version, inside, dirty)
+    found = _progress(spark, definition, path, version, inside, dirty)
     return found.unsettled(engine_of(definition).params, inside)
 
 

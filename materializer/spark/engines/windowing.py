@@ -311,7 +311,7 @@ class Windowing:
     def unsettled(self, definition: Definition, path: str, version: int, inside: Span, dirty: int) -> int | None:
         """Return the start of the first stored result that may still change, or still appear; see :mod:`.questions`."""
         with spoken("reading kept results", table=path, version=version):
-            return questions.unsettled(self._spark, self._budget, definition, path, version, inside, dirty)
+            return questions.unsettled(self._spark, definition, path, version, inside, dirty)
 
     def first_time(self, definition: Definition, source: SourceIdentity, version: int) -> int | None:
         """Return the event time of the first accepted row: by arrival if the change feed reaches back, else the smallest."""
