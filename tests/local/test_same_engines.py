@@ -19,6 +19,7 @@ from tests.local.comparing import same
 from tests.tables import clean_log
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -349,6 +350,34 @@ def test_both_executors_go_on_above_frozen_history(tmp_path: Path, spark: SparkS
     world.append(250, 520, 3)
     world.refresh(force=True)
     assert all(lake.verify("made").is_equal for lake in world.lakes.values())
+
+
+def test_an_open_event_over_a_short_integer_time(tmp_path: Path, spark: SparkSession) -> None:
+    """
+    The edge where an event without an end would end is no time of the source, and stops no refresh of some slices.
+    """
+    schema = pa.schema([("at", pa.int32()), ("fin", pa.int32()), ("k", pa.string()), ("v", pa.int64())])
+    source = str(tmp_path / "events")
+    rows = [(at, None if at % 3 == 0 else at + 7, "ab"[at % 2], at) for at in range(0, 90, 5)]
+    DeltaTable.create(source, schema, configuration={"delta.enableChangeDataFeed": "true"})
+    _append(source, schema, rows)
+    for engine in (COMPRESSED, SNAPSHOTS):
+        lengths = {name: 4 if name == "duration" else 2 for name in ("duration", "period") if name in engine}
+        name = engine["engine"]
+        lakes = {executor: Materializer(tmp_path / executor, spark=spark, config=Config()) for executor in EXECUTORS}
+        for executor, lake in lakes.items():
+            parts = engine | lengths | {"end": "fin", "slice": 20}
+            lake.define(name, source, time="at", keys=["k"], measures={"total": "sum(v)"}, **parts)
+            lake.refresh(name, executor=executor)
+        _append(source, schema, [(31, 33, "a", 1), (52, None, "b", 1)])
+        for executor, lake in lakes.items():
+            lake.refresh(name, executor=executor)
+            assert lake.verify(name).is_equal
+
+
+def _append(source: str, schema: pa.Schema, rows: Sequence[tuple[Any, ...]]) -> None:
+    columns = dict(zip(schema.names, zip(*rows, strict=True), strict=True))
+    write_deltalake(source, pa.table(columns, schema=schema), mode="append")
 
 
 def test_a_column_that_the_query_has_too_is_left_to_spark(tmp_path: Path, spark: SparkSession) -> None:

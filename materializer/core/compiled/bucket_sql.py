@@ -170,10 +170,14 @@ def value_of_sql(instant_sql: str, time_type: TimeType) -> str:
 
 
 def slice_sql(instant_sql: str, time_type: TimeType) -> str:
-    """Return the value at the start of a slice; the smallest value of a short integer type that lacks it."""
+    """Return the value at the start of a slice; where a short integer type lacks it, the smallest or largest value of the type.
+
+    Spark may compute it for the edge where an event without an end would end, which is no result and later than every value.
+    """
     if time_type not in (TimeType.SMALLINT, TimeType.INT):
         return _typed(instant_sql, time_type)
-    return _typed(f"greatest({instant_sql}, {limits_of(time_type).start}L)", time_type)
+    held = limits_of(time_type)
+    return _typed(f"least(greatest({instant_sql}, {held.start}L), {held.end - 1}L)", time_type)
 
 
 def spans_sql(column_sql: str, spans: SpanSet, time_type: TimeType) -> str:
