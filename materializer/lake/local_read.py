@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
@@ -173,10 +173,21 @@ class _Files(Struct, frozen=True):
     Args:
         rows: The files as a dataset, each a fragment.
         keys: What names each file, in the order of the fragments.
+        system: Where the files are opened by their paths; None where they are open.
     """
 
     rows: ds.FileSystemDataset
     keys: Sequence[tuple[str, str, int]]
+    system: fs.FileSystem | None = None
+
+    @contextmanager
+    def opened(self, fragment: ds.ParquetFileFragment) -> Iterator[ds.ParquetFileFragment]:
+        """Give a file that stays open in the block; by its path it would be opened for its footer and again for its rows."""
+        if self.system is None:
+            yield fragment
+            return
+        with self.system.open_input_file(fragment.path) as file:
+            yield self.rows.format.make_fragment(file, partition_expression=fragment.partition_expression)
 
 
 @_left_to_spark
@@ -283,20 +294,21 @@ def _remembered(
             part = rows.select(wanted)
             parts.append(part if index is None else rows_of_spans(part, index, time, time_type))
             continue
-        if has_old_times(fragment.metadata):
-            return None
         wide = [c for c in shared.wide(key, wanted) if c in schema.names]
-        scanner = fragment.scanner(schema=schema, columns=wide, batch_readahead=1)
         batches: list[pa.RecordBatch] = []
         read, size = 0, 0
-        for batch in scanner.to_batches():
-            read, size = read + batch.num_rows, size + batch.nbytes
-            if shared.has_room(read, size):
-                batches.append(batch)
-            else:  # it is read again then, and only one batch is in memory
-                batches.clear()
-            part = pa.Table.from_batches([batch]).select(wanted)
-            parts.append(part if index is None else rows_of_spans(part, index, time, time_type))
+        with files.opened(fragment) as file:
+            if has_old_times(file.metadata):
+                return None
+            scanner = file.scanner(schema=schema, columns=wide, batch_readahead=1)
+            for batch in scanner.to_batches():
+                read, size = read + batch.num_rows, size + batch.nbytes
+                if shared.has_room(read, size):
+                    batches.append(batch)
+                else:  # it is read again then, and only one batch is in memory
+                    batches.clear()
+                part = pa.Table.from_batches([batch]).select(wanted)
+                parts.append(part if index is None else rows_of_spans(part, index, time, time_type))
         if shared.has_room(read, size):
             shared.remember(key, pa.Table.from_batches(batches, scanner.projected_schema))
     if not parts:
@@ -390,7 +402,8 @@ def _dataset(table: DeltaTable, path: str, wanted: Mapping[str, int]) -> _Files 
         whole = table.to_pyarrow_dataset(parquet_read_options=options)
         fragments = [f for f in whole.get_fragments() if f.path in wanted]
         names = [f.path for f in fragments]
-        dataset = ds.FileSystemDataset(fragments, whole.schema, whole.format, whole.filesystem)
+        system = whole.filesystem
+        dataset = ds.FileSystemDataset(fragments, whole.schema, whole.format, system)
     else:
         # the library would make a fragment with bounds for every file of the table: 0.2 s for a thousand files
         form = ds.ParquetFileFormat(options, pre_buffer=True)
@@ -399,7 +412,8 @@ def _dataset(table: DeltaTable, path: str, wanted: Mapping[str, int]) -> _Files 
         fragments = [form.make_fragment(file, system) for file in places.all_opened(path, names)]
         dataset = ds.FileSystemDataset(fragments, pa.schema(table.schema().to_arrow()), form, system)
     table_id = str(table.metadata().id)
-    return _Files(dataset, [(table_id, name, wanted[name]) for name in names]) if len(names) == len(wanted) else None
+    keys = [(table_id, name, wanted[name]) for name in names]
+    return _Files(dataset, keys, system) if len(names) == len(wanted) else None
 
 
 def read_small_kept(

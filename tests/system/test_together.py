@@ -61,8 +61,8 @@ def change(table: Table, minute: int) -> None:
 
 def test_what_the_driver_reads_for_spark_is_read_once(site: Site) -> None:
     """
-    Few rows are read by the driver, whichever executor computes: three aggregates open the files of the source as often as one of
-    another lake, and more often without the block.
+    Few rows are read by the driver, whichever executor computes: three aggregates open the files of the source no more often than
+    one of another lake, and more often without the block.
     """
     table = site.table()
     table.trade(*(row for hour in range(4) for row in trades(hour)))
@@ -76,7 +76,7 @@ def test_what_the_driver_reads_for_spark_is_read_once(site: Site) -> None:
         change(table, minute)
         one = openings(other, table, ["tops"], together=True)
         every = openings(site, table, PARTS, together=minute == 17)
-        assert (one == every) == (minute == 17), (one, every)
+        assert (every <= one) == (minute == 17), (one, every)
         expect_true(site, PARTS)
 
 
