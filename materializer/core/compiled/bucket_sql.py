@@ -176,8 +176,8 @@ def slice_sql(instant_sql: str, time_type: TimeType) -> str:
     """
     if time_type not in (TimeType.SMALLINT, TimeType.INT):
         return _typed(instant_sql, time_type)
-    held = limits_of(time_type)
-    return _typed(f"least(greatest({instant_sql}, {held.start}L), {held.end - 1}L)", time_type)
+    limits = limits_of(time_type)
+    return _typed(f"least(greatest({instant_sql}, {limits.start}L), {limits.end - 1}L)", time_type)
 
 
 def spans_sql(column_sql: str, spans: SpanSet, time_type: TimeType) -> str:
