@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from msgspec import Struct
+from msgspec.structs import replace
 
 from materializer.core.compiled.bucket_sql import slice_sql
 from materializer.core.compiled.definition import SLICE, Definition, key_column
@@ -20,7 +21,7 @@ from materializer.lake.span_rows import rows_of_spans
 from materializer.local.arrival import CountedRows, looks_at_all
 from materializer.local.compiled_before import compiled
 from materializer.local.connection import Connection
-from materializer.local.forms import NUMBER, Forms, joined_query, results_query
+from materializer.local.forms import NUMBER, Forms, joined_query, query_of, results_query, taken_rows
 from materializer.local.forms import RAW as _RAW
 from materializer.local.forms import STORED as _PLACED
 from materializer.local.forms import TOUCHED as _TOUCHED
@@ -31,6 +32,7 @@ from materializer.local.render import rendered
 from materializer.local.scope import Scope
 
 if TYPE_CHECKING:
+    from materializer.core.engines.queries.census import Census
     from materializer.core.query.nodes import Query
     from materializer.local.reading import LocalReader
 
@@ -144,23 +146,23 @@ class Results(Struct, frozen=True):
         are_all = engine is not None and engine.params.lasts_from(work.since) is not None
         return SpanSet.of(Span(NEG_INF if are_all else work.since, POS_INF))
 
-    def _raw(self, reader: LocalReader, source: str, plan: Plan, work: Work, spans: SpanSet) -> pa.Table:
+    def _raw(self, reader: LocalReader, source: str, version: int, work: Work, spans: SpanSet) -> pa.Table:
         """Return at least the raw rows of some work, and of other keys none where keys are columns; or those that were added."""
         definition, columns = self.definition, list(self.forms.columns)
         names, time = definition.key_sources, definition.spec.time_column
         if work.added_after is not None:
-            of_changes = source, work.added_after, plan.source_version, columns, spans
+            of_changes = source, work.added_after, version, columns, spans
             return reader.read_changes(*of_changes, time, definition.time_type)
         by_columns = [name for name in names if name]
         if definition.spec.lateness != "recompute":
             is_of_all = work.parts is None or looks_at_all(definition)
             keys = None if is_of_all else list({part.key: None for part in work.parts or ()})
-            return reader.read_arrivals(definition, source, -1, plan.source_version, columns, keys)
+            return reader.read_arrivals(definition, source, -1, version, columns, keys)
         if work.only is None or len(by_columns) < len(names):
-            return reader.read(source, plan.source_version, columns, spans, time, definition.time_type)
+            return reader.read(source, version, columns, spans, time, definition.time_type)
         keys = list({part.key: None for part in work.parts or ()})
         at = time, definition.time_type
-        return reader.read_keys(source, plan.source_version, columns, spans, keys, by_columns, *at)
+        return reader.read_keys(source, version, columns, spans, keys, by_columns, *at)
 
     def computed(
         self,
@@ -183,24 +185,7 @@ class Results(Struct, frozen=True):
             stored: SQL of the stored results of the replaced slices.
             replaced: These slices.
         """
-        self.connection.register("rows", self._raw(reader, source, plan, work, self._spans(work)))
-        below = Below(self.connection, self.definition, self.forms, work)
-        below.read(reader, partials, plan.partials.version)
-        is_judged = self.definition.spec.lateness != "recompute"
-        prepared = self._rows.accepted(work.at) if is_judged else self._rows.prepared
-        engine = self.definition.engine
-        last = None if engine is None or work.since == NEG_INF else engine.params.lasts_from(work.since)
-        if last is not None:  # what ended below the frozen boundary does not count
-            prepared = f"SELECT * FROM ({prepared}) WHERE {_LAST} >= {_clamped(last)}"
-        if work.parts is None:
-            sql = below.going_on(f"SELECT *, 0 AS {PART}, NULL::BIGINT AS {KNOWN} FROM ({prepared})")
-        else:
-            self.connection.register(_PARTS, self._part_rows(work.parts))
-            sql = self._in_parts(prepared, below.carried)
-        sql = f"SELECT *, row_number() OVER () AS {NUMBER} FROM ({sql})"
-        # the rows that count are made once, because they are counted, too
-        counted = self.connection.query(sql)
-        self.connection.register(_RAW, counted)
+        below, counted = self._counted(reader, source, plan.source_version, partials, plan.partials.version, work)
         if below.looks_back:
             self.connection.register(_RAW, self.connection.query(below.looking_back()))
         if work.parts is not None:
@@ -227,6 +212,62 @@ class Results(Struct, frozen=True):
             return self._revised(f"FROM {_NEW}", stored), counted.num_rows
         old, clean = (f"SELECT {columns} FROM {_PLACED} WHERE {test}" for test in (_TOUCHED, f"NOT {_TOUCHED}"))
         return f"{self._revised(f'FROM {_NEW}', old)} UNION ALL BY NAME {clean}", counted.num_rows
+
+    def _counted(
+        self, reader: LocalReader, source: str, version: int, partials: str, stored: int, work: Work
+    ) -> tuple[Below, pa.Table]:
+        """Return what some work goes on from, and the raw rows that count for it, which are called :data:`RAW` then.
+
+        Args:
+            reader: Reads rows.
+            source: The source.
+            version: Its version.
+            partials: Our partials table.
+            stored: Its version.
+            work: The work.
+        """
+        self.connection.register("rows", self._raw(reader, source, version, work, self._spans(work)))
+        below = Below(self.connection, self.definition, self.forms, work)
+        below.read(reader, partials, stored)
+        is_judged = self.definition.spec.lateness != "recompute"
+        prepared = self._rows.accepted(work.at) if is_judged else self._rows.prepared
+        engine = self.definition.engine
+        last = None if engine is None or work.since == NEG_INF else engine.params.lasts_from(work.since)
+        if last is not None:  # what ended below the frozen boundary does not count
+            prepared = f"SELECT * FROM ({prepared}) WHERE {_LAST} >= {_clamped(last)}"
+        if work.parts is None:
+            sql = below.going_on(f"SELECT *, 0 AS {PART}, NULL::BIGINT AS {KNOWN} FROM ({prepared})")
+        else:
+            self.connection.register(_PARTS, self._part_rows(work.parts))
+            sql = self._in_parts(prepared, below.carried)
+        sql = f"SELECT *, row_number() OVER () AS {NUMBER} FROM ({sql})"
+        # the rows that count are made once, because they are counted, too
+        counted = self.connection.query(sql)
+        self.connection.register(_RAW, counted)
+        return below, counted
+
+    def census(
+        self, reader: LocalReader, source: str, version: int, partials: str, stored: int, work: Work, limit: int
+    ) -> Census:
+        """Return how many windows some work would make, and which row makes the most of them.
+
+        Args:
+            reader: Reads rows.
+            source: The source.
+            version: Its version.
+            partials: Our partials table.
+            stored: Its version.
+            work: The work.
+            limit: Maximum number of windows that one row may make.
+        """
+        from materializer.core.engines.queries import census  # noqa: PLC0415 - few refreshes count
+
+        below, _ = self._counted(reader, source, version, partials, stored, work)
+        e = query_of(self.definition)
+        raw = taken_rows(self.definition, self.forms, e, below.carried)
+        query = census.counted(raw, replace(e, before=below.before), work.at, limit)
+        [row] = self.connection.query(self.connection.prepared(rendered(query, below.given))).to_pylist()
+        return census.Census.of(row)
 
     @property
     def _end(self) -> str | None:

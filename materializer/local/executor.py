@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from materializer.core.engines.clock import ClosingClock
+    from materializer.core.engines.queries.census import Census
     from materializer.lake.computed import Computed, Fewer
     from materializer.local.forms import Forms
 
@@ -185,6 +186,30 @@ class LocalExecutor(LocalReader):
         with bugs_left_to_spark(), opened(self.memory) as connection:
             rows = self.read(source.path, version, columns, spans, time, definition.time_type)
             return Results(connection, definition, forms).changed(rows, most)
+
+    def census(
+        self,
+        definition: Definition,
+        source: SourceIdentity,
+        partials_path: str,
+        partials_version: int,
+        version: int,
+        work: Work,
+        limit: int,
+    ) -> Census:
+        """Return how many windows some work would make, as Spark's ``census`` does.
+
+        Raises:
+            NotLocal: If Spark has to count them.
+        """
+        from materializer.local.connection import opened
+        from materializer.local.engines import Results
+        from materializer.local.forms import of_times
+
+        forms = of_times(definition, self._known_forms(definition))
+        with bugs_left_to_spark(), opened(self.memory) as connection:
+            results = Results(connection, definition, forms)
+            return results.census(self, source.path, version, partials_path, partials_version, work, limit)
 
     def newest_time(self, definition: Definition, source: SourceIdentity, version: int) -> int | None:
         """Return the time of the source that closes windows, as Spark's ``newest_time`` does.

@@ -225,6 +225,16 @@ def joined_query(definition: Definition, forms: Forms, at: ClosingClock) -> Quer
     return query
 
 
+def of_times(definition: Definition, forms: Forms) -> Forms:
+    """Return forms with the columns alone that keys, times and the condition may read; all where the order of arrival counts."""
+    spec, engine = definition.spec, definition.engine
+    if engine is None or spec.lateness != "recompute":
+        return forms
+    texts = [*(key.sql for key in spec.keys), spec.where or "", spec.time_column, engine.params.end or ""]
+    read = "\n".join(texts).lower()
+    return replace(forms, columns={name: kind for name, kind in forms.columns.items() if name.lower() in read})
+
+
 def query_of(definition: Definition) -> EngineQuery:
     """Return a definition in the form that its query needs, where equal rows are ordered by their number."""
     from materializer.core.engines.engine_query import EngineQuery

@@ -13,7 +13,7 @@ from msgspec import Struct
 from materializer.budget import Budget
 from materializer.core.compiled.definition import Definition
 from materializer.core.engines.ranges import StoredResult
-from materializer.core.engines.work import ChangedKeys, Key
+from materializer.core.engines.work import ChangedKeys, Key, Work
 from materializer.core.refresh.plan import Estimate, ExecutorKind
 from materializer.core.time.spans import NEG_INF, SpanSet
 from materializer.local.executor import LocalExecutor
@@ -21,6 +21,7 @@ from materializer.local.kinds import NotLocal
 from materializer.services.aggregate import Aggregate
 
 if TYPE_CHECKING:
+    from materializer.core.engines.queries.census import Census
     from materializer.lake.engine_rows import Near, StoredResults
     from materializer.spark.engines.windowing import Windowing
     from materializer.spark.run.spark import Spark
@@ -125,6 +126,21 @@ class EngineRows(Struct, frozen=True):
 
         found = engine_rows.stored_across(self.budget, self._definition, self._partials, version, bound)
         return self._windows.kept_across(self._partials, version, bound) if found is None else found
+
+    def census(self, partials_version: int, version: int, work: Work, limit: int) -> Census:
+        """Return how many windows some work would make, and which row makes the most of them.
+
+        Args:
+            partials_version: The version of the stored results.
+            version: The version of the source.
+            work: The work.
+            limit: Maximum number of windows that one row may make.
+        """
+        asked = self._definition, self.aggregate.source, self._partials, partials_version, version, work, limit
+        if (local := self._local) is not None:
+            with suppress(NotLocal):
+                return local.census(*asked)
+        return self._windows.census(*asked)
 
     @property
     def may_merge(self) -> bool:

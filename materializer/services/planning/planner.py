@@ -91,9 +91,9 @@ class RunPlanner:
             from materializer.services.planning.engine_rows import EngineRows
             from materializer.services.planning.window_limit import WindowLimit
 
-            limit = WindowLimit(observation, engine, config.limits.windows)
             by_spark = request.executor(config) == "spark"
             rows = EngineRows(observation.aggregate, engine, config.budget, None if by_spark else local)
+            limit = WindowLimit(observation, rows, config.limits.windows)
             self.of_engine = EnginePlanner(rows, request, limit, observation.partials, config.budget.listed)
         self.why_again = ""
         """Why it plans again, for a plan that says what it does."""

@@ -1,12 +1,12 @@
 """One stray row is bounded work: windows are counted before they are made, and too many are refused.
 
 What file statistics and the changed rows tell is enough for most refreshes. Only where that allows for more windows than the
-limit, Spark counts them, from keys and times alone.
+limit, they are counted, from keys and times alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from materializer.core.engines import cardinality
@@ -18,9 +18,9 @@ from materializer.core.time.spans import Span
 from materializer.errors import TooManyWindowsError
 
 if TYPE_CHECKING:
+    from materializer.core.engines.queries.census import Census
     from materializer.services.observe.observe import Observation
-    from materializer.spark.engines.census import Census
-    from materializer.spark.run.spark import Spark
+    from materializer.services.planning.engine_rows import EngineRows
 
 
 class WindowLimit:
@@ -28,13 +28,13 @@ class WindowLimit:
 
     Args:
         observation: What there is of the aggregate.
-        engine: Starts Spark on first use.
+        rows: Counts them where files do not tell.
         limit: Windows that one row may make; see :func:`materializer.core.engines.cardinality.is_too_many` for all of them.
     """
 
-    def __init__(self, observation: Observation, engine: Callable[[], Spark], limit: int) -> None:
+    def __init__(self, observation: Observation, rows: EngineRows, limit: int) -> None:
         self._observation = observation
-        self._engine = engine
+        self._rows = rows
         self._limit = limit
 
     def of_parts(
@@ -105,16 +105,7 @@ class WindowLimit:
         """
         if most is not None and most <= self._limit:
             return most
-        aggregate = self._observation.aggregate
-        census = self._engine().windows.census(
-            aggregate.definition,
-            aggregate.source,
-            aggregate.paths["partials"],
-            partials_version,
-            version,
-            work,
-            self._limit,
-        )
+        census = self._rows.census(partials_version, version, work, self._limit)
         if cardinality.is_too_many(self._windows, census.windows, census.most, census.rows, self._limit):
             raise self._refusal(work, census)
         return census.windows

@@ -21,6 +21,7 @@ from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.compile import carried_columns, measure_names
 from materializer.core.engines.engine_query import CARRY, END, KNOWN_MAX, PART, TIME, Before, EngineQuery, engine_of
 from materializer.core.engines.queries import frozen
+from materializer.core.engines.queries.census import Census, counted
 from materializer.core.engines.reactive_state import ARGUMENT
 from materializer.core.engines.registry import query_module
 from materializer.core.engines.work import Part
@@ -83,6 +84,18 @@ def results(definition: Definition, raw: DataFrame, at: ClosingClock, before: Be
         sf.lit(0).alias("revision"),
         PART,
     )
+
+
+def census(
+    definition: Definition, raw: DataFrame, at: ClosingClock, limit: int, before: Before | None = None
+) -> Census:
+    """Return how many windows prepared *raw* rows would make; see :mod:`materializer.core.engines.queries.census`."""
+    e, given = EngineQuery.of(definition), {"raw": raw}
+    if before is not None:
+        given["before"] = before.windows
+        e = replace(e, before=Before(named("before", before.windows), before.since))
+    [row] = rendered(counted(named("raw", raw), e, at, limit), given).collect()
+    return Census.of(row.asDict())
 
 
 def _is_stored(definition: Definition, found: DataFrame, name: str) -> bool:

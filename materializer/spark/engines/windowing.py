@@ -13,6 +13,7 @@ from materializer.core.compiled.definition import Definition
 from materializer.core.compiled.shown import shown_values
 from materializer.core.engines.clock import ClosingClock
 from materializer.core.engines.engine_query import Before, engine_of
+from materializer.core.engines.queries.census import Census
 from materializer.core.engines.ranges import StoredResult
 from materializer.core.engines.work import ChangedKeys, Key, KeySlices, Work, reaches_below
 from materializer.core.refresh.plan import Plan
@@ -21,7 +22,6 @@ from materializer.errors import ChangeFeedGapError
 from materializer.journal.events import SourceIdentity
 from materializer.lake.engine_rows import Near, StoredResults
 from materializer.spark.engines import arrival, key_results, questions, run
-from materializer.spark.engines.census import Census, census
 from materializer.spark.query import compute as c
 from materializer.spark.query import read_small
 from materializer.spark.runtime.failures import feed_gaps, spoken
@@ -136,7 +136,7 @@ class Windowing:
             parts = run.part_frame(self._spark, definition, work.parts) if work.parts else None
             raw = arrival.counted_rows(self._spark, definition, source, version, work, parts)
             before = self._before(definition, partials_path, partials_version, work, parts)
-            return census(definition, raw, work.at, limit, before)
+            return run.census(definition, raw, work.at, limit, before)
 
     def everything(
         self,
