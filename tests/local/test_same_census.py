@@ -11,7 +11,7 @@ from materializer import Materializer
 from materializer.config import Config, Limits
 from materializer.errors import TooManyWindowsError
 from materializer.spark.engines.windowing import Windowing
-from tests.local.test_same_engines import DEFINITIONS, EXECUTORS, HOPS, World
+from tests.local.engine_lakes import DEFINITIONS, EXECUTORS, HOPS, World
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -96,7 +96,7 @@ def counted(raw: Query, e: EngineQuery, at: ClosingClock, limit: int) -> Query:
             return _alike(raw, e, e.params)
 
 
-def _told(
+def _totals(
     rows: Query, e: EngineQuery, totals: Columns, details: Columns, worst: str, newest: Columns = (), last: str = ""
 ) -> Query:
     """Return totals of rows, and what two of them say.
@@ -105,20 +105,20 @@ def _told(
         rows: Rows, each with the keys.
         e: The definition.
         totals: Name and aggregate of each total.
-        details: Name and text of what is told of one row.
+        details: Name and text of what is said of one row.
         worst: The aggregate that picks this row.
-        newest: Name and text of what is told of another row.
+        newest: Name and text of what is said of another row.
         last: The aggregate that picks it, or "".
     """
-    told, found, fields = rows, list(totals), [(name, name) for name, _ in totals]
+    found, fields = list(totals), [(name, name) for name, _ in totals]
     for side, columns, picks in ((_WORST, details, worst), (_NEWEST, newest, last)):
         if picks:
             of_row = [*((f"{side}{i}", quoted(name)) for i, name in enumerate(e.keys)), *columns]
-            told = told.add(*of_row)
+            rows = rows.add(*of_row)
             names = [name for name, _ in of_row]
             found.append((side, picks.format(f"struct({', '.join(names)})")))
             fields += [(name, f"{side}.{name}") for name in names]
-    return told.group([], found).select(*fields)
+    return rows.group([], found).select(*fields)
 
 
 def _alike(raw: Query, e: EngineQuery, p: WindowEngine) -> Query:
@@ -131,7 +131,7 @@ def _alike(raw: Query, e: EngineQuery, p: WindowEngine) -> Query:
     placed = panes.over(e.groups, ["_pane"], _next="lead(_pane)")
     made = placed.add(_made=f"least(coalesce((_next - _pane) / {step}L, {share}D), {share}D)")
     totals = (("rows", "sum(n)"), ("windows", "sum(_made)"))
-    return _told(made, e, totals, (("_time", TIME), ("_most", f"{share}L")), _EARLIEST)
+    return _totals(made, e, totals, (("_time", TIME), ("_most", f"{share}L")), _EARLIEST)
 
 
 def _of_days(raw: Query, e: EngineQuery, p: DailyTimeSeries) -> Query:
@@ -142,7 +142,7 @@ def _of_days(raw: Query, e: EngineQuery, p: DailyTimeSeries) -> Query:
         [("n", "count(1)"), (TIME, f"min({TIME})")],
     )
     totals = (("rows", "sum(n)"), ("windows", f"CAST(count(1) * {a_day}L AS DOUBLE)"))
-    return _told(days, e, totals, (("_time", TIME), ("_most", f"{a_day}L")), _EARLIEST)
+    return _totals(days, e, totals, (("_time", TIME), ("_most", f"{a_day}L")), _EARLIEST)
 
 
 def _of_events(raw: Query, e: EngineQuery, p: IntervalWindow) -> Query:
@@ -152,7 +152,7 @@ def _of_events(raw: Query, e: EngineQuery, p: IntervalWindow) -> Query:
     is_far = f"{TIME} < 0 AND _other > {2**62}L + {TIME}"
     made = ended.add(_most=f"(CASE WHEN {is_far} THEN {2**62}L ELSE _other - {TIME} END) div {p.period}L + {p.share}L")
     totals = (("rows", "count(1)"), ("windows", "sum(CAST(_most AS DOUBLE))"))
-    return _told(made, e, totals, (("_time", TIME), ("_most", "_most"), ("_other", "_other")), _MOST)
+    return _totals(made, e, totals, (("_time", TIME), ("_most", "_most"), ("_other", "_other")), _MOST)
 
 
 def _of_gaps(raw: Query, e: EngineQuery, p: Closing, at: ClosingClock, limit: int) -> Query:
@@ -180,7 +180,7 @@ def _of_gaps(raw: Query, e: EngineQuery, p: Closing, at: ClosingClock, limit: in
         ("_is_later", "_next IS NOT NULL AND _all - _until < _until"),
     )
     totals = (("rows", "sum(n)"), ("windows", "sum(CAST(_windows AS DOUBLE))"))
-    return _told(made, e, totals, details, _MOST, ((_NEWEST_TIME, "hi"),), "max_by({}, hi)")
+    return _totals(made, e, totals, details, _MOST, ((_NEWEST_TIME, "hi"),), "max_by({}, hi)")
 
 
 def _from_before(before: Before, p: Closing, e: EngineQuery) -> Query:
