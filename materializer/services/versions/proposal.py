@@ -146,8 +146,9 @@ class Proposer(Struct, frozen=True):
         specs, warnings, problems = self.texts.examine(what)
         lake = self.versions.lake
         warnings += unused(lake.config.expectations, lake.journal, specs, partial(self.texts.beside, what))
-        checked, found = self.definitions.examine(specs)
-        problems += [self.texts.placed(p, specs) for p in found]
+        examined = self.definitions.examine(specs, is_wrong=None)
+        checked = examined.prepared
+        problems += [self.texts.placed(p, specs) for p in examined.problems]
         states = self._states_after(checked)
         changes = []
         for each in checked:
