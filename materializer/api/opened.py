@@ -55,7 +55,9 @@ class OpenedLake:
         from materializer.services.definitions.apply import Definitions
 
         lake = self._lake
-        return Definitions(lake.root, lake.journal, lake.config, lake.engine, lake.library, lake.on_checkpoint)
+        return Definitions(
+            lake.root, lake.journal, lake.config, lake.engine, lake.library, lake.on_checkpoint, lake.starting
+        )
 
     @cached_property
     def _starter(self) -> Starter:

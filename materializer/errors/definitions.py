@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from materializer.errors.base import UnwrittenError, masked
+
+_SHOWN: Final = 3
+"""How many of the definitions that were not checked are named."""
 
 
 class Problem(Struct, frozen=True):
@@ -47,25 +50,36 @@ class Problem(Struct, frozen=True):
 
 
 class DefinitionError(UnwrittenError):
-    """One or several definitions cannot be accepted; carries every problem found."""
+    """One or several definitions cannot be accepted; carries every problem found.
+
+    Args:
+        problems: What is wrong.
+        left: Names of definitions that were not checked to the end, because only Spark can, which was not started for them.
+    """
 
     code = "definition.invalid"
     exit_status = 65
     subject: ClassVar[str] = "definitions"
     again: ClassVar[str] = "apply again"
 
-    def __init__(self, problems: Iterable[Problem]) -> None:
+    def __init__(self, problems: Iterable[Problem], left: Sequence[str] = ()) -> None:
         self.problems: Sequence[Problem] = tuple(sorted(problems, key=lambda p: (p.file, p.line, p.column, p.code)))
         count = len(self.problems)
         message = "\n".join(str(p) for p in self.problems)
-        super().__init__(
-            message, hint=f"mend {'the problem' if count == 1 else f'these {count} problems'} and {self.again}"
-        )
+        self.left = tuple(left)
+        hint = f"mend {'the problem' if count == 1 else f'these {count} problems'} and {self.again}"
+        super().__init__(message, hint=hint + (f"; Spark then checks {_listed(self.left)}" if left else ""))
 
     def as_json(self) -> dict[str, Any]:
         """Return the JSON form, with one object per problem."""
         fields = ("code", "message", "hint", "file", "line", "column")
         return super().as_json() | {"problems": [{f: getattr(p, f) for f in fields} for p in self.problems]}
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _SHOWN
+    shown = ", ".join(f"'{name}'" for name in names[:_SHOWN])
+    return f"{shown} and {more:,} more" if more > 0 else shown
 
 
 class TestFileError(DefinitionError):

@@ -12,7 +12,11 @@ from materializer.local.expressions import compiled
 from materializer.local.kinds import NotLocal, kind_of
 from materializer.local.scope import Scope
 
-SOURCE = (("ts", "timestamp"), ("sym", "string"), ("v", "bigint"), ("x", "double"), ("flag", "boolean"))
+SOURCE = (
+    *(("ts", "timestamp"), ("sym", "string"), ("v", "bigint"), ("x", "double"), ("flag", "boolean")),
+    *(("order id", "bigint"), ("date", "date"), ("größe", "string"), ("a-b", "bigint")),
+    *(("a.b", "bigint"), ("x`y", "bigint"), ("1", "bigint")),
+)
 NAMES = [name for name, _ in SOURCE]
 HEAD = "date_trunc('HOUR', ts) AS at"
 
@@ -63,6 +67,22 @@ def test_everyday_conditions_are_accepted(select: str) -> None:
     assert accepted(spec(f"{HEAD}, {select}"), NAMES) is not None
 
 
+@pytest.mark.parametrize(
+    "select",
+    [
+        "sum(`v`) AS s FROM src GROUP BY 1",
+        "`größe` AS size, max(`order id`) AS `most` FROM src WHERE `a-b` > 1 GROUP BY 1, `größe`",
+        "`date` AS `day`, count_if(`flag`) AS n FROM `src` GROUP BY 1, 2",
+        "`date`, sum(`a-b` + `order id`) AS `total` FROM src GROUP BY 1, `date` HAVING count(*) > 1",
+    ],
+)
+def test_quoted_names_are_accepted(select: str) -> None:
+    """
+    As nearly all are: of words, with spaces and hyphens between them.
+    """
+    assert accepted(spec(f"{HEAD}, {select}"), NAMES) is not None
+
+
 def test_sketches_have_their_types() -> None:
     """
     Where what is written beside the value is a number that Spark takes for certain.
@@ -83,8 +103,17 @@ LEFT = {
     "a key that hides a column": f"{HEAD}, upper(sym) AS sym, sum(v) AS s FROM src GROUP BY 1, 2",
     "a key beside a call": f"{HEAD}, v % 2 AS k, sum(v) + k AS s FROM src GROUP BY 1, 2",
     "two spellings of a bucket": "window.start AS at, sum(v) AS s FROM src GROUP BY WINDOW(ts, '1 hour'), window(TS, '1 hour')",
+    "a bucket inside of another group": "window.start AS at, window_time(window(ts, '1 hour')) AS t, sum(v) AS s FROM src "
+    "GROUP BY window(ts, '1 hour'), window_time(window(ts, '1 hour'))",
     "a comment": f"{HEAD}, sum(v) AS s -- of all\nFROM src GROUP BY 1",
-    "a name in quotes": f"{HEAD}, sum(`v`) AS s FROM src GROUP BY 1",
+    "a quoted name that is no word": f"{HEAD}, sum(`a.b`) AS s FROM src GROUP BY 1",
+    "a quoted name with a quote": f"{HEAD}, sum(`x``y`) AS s FROM src GROUP BY 1",
+    "a quoted number": f"{HEAD}, sum(`1`) AS s FROM src GROUP BY 1",
+    "a function in quotes": f"{HEAD}, max(`abs`(v)) AS s FROM src GROUP BY 1",
+    "a column of the source in quotes": f"{HEAD}, sum(src.`v`) AS s FROM src GROUP BY 1",
+    "a quoted key that hides a column": f"{HEAD}, upper(sym) AS `sym`, sum(v) AS s FROM src GROUP BY 1, 2",
+    "a quoted key beside a call": f"{HEAD}, v % 2 AS k, sum(v) + `k` AS s FROM src GROUP BY 1, 2",
+    "HAVING of a quoted name": f"{HEAD}, sum(v) AS s FROM src GROUP BY 1 HAVING max(`order id`) > 1",
     "a backslash": f"{HEAD}, count_if(sym = 'a\\\\b') AS s FROM src GROUP BY 1",
     "a predicate of a predicate": f"{HEAD}, sum(v) AS s FROM src WHERE v IN (1, 2) IS NOT NULL GROUP BY 1",
     "a predicate that is compared": f"{HEAD}, count(DISTINCT flag = v IN (1, 2)) AS s FROM src GROUP BY 1",

@@ -158,7 +158,7 @@ def test_a_statement_that_is_accepted_here_is_accepted_by_spark(spark: SparkSess
 @pytest.mark.parametrize("part", range(PARTS))
 def test_whatever_is_written_in_a_plain_statement(spark: SparkSession, part: int) -> None:
     """
-    Of calls over columns of any types, nearly all of which are wrong, this process accepts none that Spark refuses, and gives those that
+    Of calls over columns of any types, with and without quotes, nearly all of which are wrong, this process accepts none that Spark refuses, and gives those that
     it accepts the types that Spark gives them.
     """
     session, names = work_session(spark), [name for name, _ in SOURCE]
@@ -168,7 +168,7 @@ def test_whatever_is_written_in_a_plain_statement(spark: SparkSession, part: int
     )
     found = 0
     for _ in range(EACH):
-        text = _plain_statement(choose, names)
+        text = _plain_statement(choose, [*names, *(f"`{name}`" for name in names)])
         try:
             spec = resolve(parse_definitions(text)[0], SOURCE)
         except DefinitionError:

@@ -177,14 +177,12 @@ def read(arguments: Sequence[str]) -> int:
     except typer.TyperException as exc:
         output: Output = JsonOutput() if _wants_json(arguments) else TextOutput()
         words = ["materializer", *(a for a in arguments[:1] if a in MODULES)]
-        hint = _OTHERWISE.get(arguments[0]) if arguments else None
-        hint = (
-            hint
-            or _behind_command(arguments)
-            or _other_option(arguments)
-            or f"'{' '.join(words)} --help' lists what can be given"
-        )
-        output.fail(UsageError(_message(exc), hint=hint))
+        otherwise = f"'{' '.join(words)} --help' lists what can be given"
+        known = _OTHERWISE.get(arguments[0], "") if arguments else ""
+        known = known or _behind_command(arguments) or _other_option(arguments)
+        from materializer.adapters.cli.misread import usage_error  # noqa: PLC0415 - only for this
+
+        output.fail(usage_error(exc, arguments, known, otherwise))
         return UsageError.exit_status
     except OSError as exc:
         if exc.errno is None or exc.filename is not None:
@@ -228,12 +226,6 @@ def _other_option(arguments: Sequence[str]) -> str:
 
 def _is_option(annotation: Any) -> bool:
     return isinstance(get_args(annotation)[1], Option)
-
-
-def _message(exc: Exception) -> str:
-    message = exc.format_message() if hasattr(exc, "format_message") else str(exc)
-    text = str(message).rstrip(".").replace("Value error, ", "")
-    return text[:1].lower() + text[1:]
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
 from typing import Final
 
 from sqlglot import Token, TokenType
@@ -14,8 +15,10 @@ from materializer.core.spec.spec import AggregateSpec
 from materializer.core.sql.tokens import Fragment, Refused, Script
 from materializer.errors import Problem
 
-_DOUBTFUL: Final = ("\\", "--", "/*", "`", "${", "::")
-"""What the parser and Spark may read in different ways, and names that need quotes."""
+_DOUBTFUL: Final = ("\\", "--", "/*", "${", "::")
+"""What the parser and Spark may read in different ways."""
+_QUOTED: Final = re.compile(r"`[^\W\d]\w*([ -]\w+)*`")
+"""A name in quotes that is read in one way: of words, as nearly all are."""
 _MISPLACED: Final = re.compile(
     r"\bnot\b(?!\s+(null|in|like|between)\b)|\bis\s+(not\s+)?(null|true|false)\s*([=<>!+*/%|&^-]|(in|is|like|between|not)\b)",
     re.IGNORECASE,
@@ -67,7 +70,7 @@ _TYPES: Final = frozenset(
 """Names that types have in Spark; the parser also takes those of other systems."""
 _WINDOW: Final = "window"
 """Spark's function of time, and the column that it makes of a group."""
-_NAMED: Final = re.compile(r"[^\W\d]|['\"]")
+_NAMED: Final = re.compile(r"[^\W\d]|['\"`]")
 
 
 def is_plain(spec: AggregateSpec, columns: Collection[str]) -> bool:
@@ -91,7 +94,7 @@ def is_plain(spec: AggregateSpec, columns: Collection[str]) -> bool:
         clauses, _ = split_statement(Fragment(script, script.tokens()))
     except Refused:
         return False
-    if _has_sign(script.tokens()):
+    if _has_sign(script.tokens()) or _has_odd_quotes(script):
         return False
     items = [item_of(piece, problems) for piece in clauses["SELECT"].split()]
     written = {item.name.lower(): item.expression.normal for item in items if item is not None}
@@ -99,8 +102,12 @@ def is_plain(spec: AggregateSpec, columns: Collection[str]) -> bool:
         return False
     taken = {column.lower() for column in columns}
     hiding = {name for name, normal in written.items() if name in taken and [w.lower() for w in normal] != [name]}
-    groups = [_item(piece.normal, written) for piece in clauses["GROUP BY"].split()]
-    is_clear = groups.count(_WINDOW) <= (_WINDOW not in taken)
+    pieces = [piece.normal for piece in clauses["GROUP BY"].split()]
+    groups = [_item(piece, written) for piece in pieces]
+    windows = sum(
+        pair == (_WINDOW, "(") for piece in pieces for pair in pairwise(piece)
+    )  # two may be too many for Spark
+    is_clear = max(groups.count(_WINDOW), windows) <= (_WINDOW not in taken)
     return is_clear and None not in groups and not hiding & set(groups)
 
 
@@ -112,12 +119,27 @@ def _has_sign(tokens: Sequence[Token]) -> bool:
     )
 
 
+def _has_odd_quotes(script: Script) -> bool:
+    """Return whether a name in quotes is not of words alone, or is that of a function, of a field or of what has fields."""
+    tokens = script.tokens()
+    for at, token in enumerate(tokens):
+        if not script.text.startswith("`", token.start):
+            continue
+        beside = {near.token_type for near in (*tokens[max(at - 1, 0) : at], *tokens[at + 1 : at + 2])}
+        is_call = at + 1 < len(tokens) and tokens[at + 1].token_type == TokenType.L_PAREN
+        if is_call or TokenType.DOT in beside or not _QUOTED.fullmatch(script.text[token.start : token.end + 1]):
+            return True
+    return False
+
+
 def _is_plain_having(spec: AggregateSpec) -> bool:
     """Return whether HAVING compares aggregates with numbers, and names nothing that SELECT names too: Spark may read it as that."""
     if spec.having is None:
         return True
     beside = (_JOINED.sub("", piece) for piece in spec.having.pieces if isinstance(piece, str))
     read = [text for call in spec.having.calls for text in (*call.args, call.where or "", call.order_by or "")]
+    if any("`" in text for text in read):
+        return False
     words = {word.lower() for text in read for word in _WORD.findall(text)}
     return not any(map(_NAMED.search, beside)) and not words & {name.lower() for name in spec.columns}
 

@@ -74,6 +74,7 @@ class Facts(Struct, frozen=True):
         present: The part of some spans where the source or one of our tables may have rows.
         is_first: Whether nothing has ever been materialised.
         no_feed_reason: Why there is no change feed, in words.
+        is_of_ours: Whether the source is the output of an aggregate, which needs no change feed.
         frozen: The frozen boundary. Raw rows below it may be gone, so entries there are merged whatever the cost.
         keyed: The cost of reading the raw rows of the changed keys of some entries; None when a bucket is one group.
         not_keyed: Why changed keys are not recorded, at least not without Spark; empty when they are.
@@ -96,6 +97,7 @@ class Facts(Struct, frozen=True):
     partials_are_last: bool = True
     is_first: bool = False
     no_feed_reason: str = "the source has no change feed"
+    is_of_ours: bool = False
     frozen: int = NEG_INF
     keyed: Callable[[Sequence[Entry]], Estimate] | None = None
     not_keyed: str = ""
@@ -153,9 +155,12 @@ _REASONS: Final = {
 FROZEN: Final = "below the frozen bound raw rows may be gone"
 
 
-def reason_of(cause: Cause) -> str:
-    """Return why a span is dirty, in words."""
-    return _REASONS[cause]
+_OF_OURS: Final = "files that may hold rows of these buckets changed"
+
+
+def reason_of(cause: Cause, *, is_of_ours: bool = False) -> str:
+    """Return why a span is dirty, in words, also where the source is the output of an aggregate."""
+    return _OF_OURS if is_of_ours and cause is Cause.FILES else _REASONS[cause]
 
 
 def decide(taken: Iterable[Entry], facts: Facts) -> tuple[Step, ...]:
@@ -310,14 +315,15 @@ def _recomputes(
             if (is_cheaper and not facts.only) or facts.only == BY_KEY:
                 rejected.append(Rejected("recompute", facts.why_dearer(raw, keyed, BY_KEY), whole))
                 keys = len(frozenset[object]().union(*(e.keys or () for e in found)))
-                reason = _REASONS[cause]
+                reason = reason_of(cause, is_of_ours=facts.is_of_ours)
                 yield Recompute(spans, reason, keyed, tuple(rejected), changed_rows=changed, keys=keys, seconds=by_keys)
                 continue
             why_not = facts.why_not_cheaper(BY_KEYS, keyed, by_keys, "raw rows", raw, whole)
         if why_not:
             rejected.append(Rejected(BY_KEY, why_not, by_keys))
         is_rebuild = cause in {Cause.LOST, Cause.SOURCE, Cause.REPAIRED} or facts.is_first
-        reason = facts.other_source if cause is Cause.SOURCE and facts.other_source else _REASONS[cause]
+        other = facts.other_source if cause is Cause.SOURCE else ""
+        reason = other or reason_of(cause, is_of_ours=facts.is_of_ours)
         yield Recompute(spans, reason, raw, tuple(rejected), is_rebuild, changed, seconds=whole)
 
 
@@ -347,10 +353,11 @@ def _frozen_merge(after: int, spans: SpanSet, facts: Facts) -> Merge:
 
 def why_not_merge(entry: Entry, facts: Facts) -> str | None:
     """Return why the changes of an entry cannot be merged into stored partials; None when they can."""
+    why = reason_of(entry.cause, is_of_ours=facts.is_of_ours)
     if entry.after is None:
-        return "nothing is stored yet to merge into" if entry.cause is Cause.NEW else f"{_REASONS[entry.cause]}"
+        return "nothing is stored yet to merge into" if entry.cause is Cause.NEW else why
     if entry.cause is not Cause.CHANGE:
-        return _REASONS[entry.cause]
+        return why
     if not entry.is_insert_only:
         return _NOT_INSERTED
     return facts.not_mergeable[0] if facts.not_mergeable else _why_not_changes(entry.after, facts)

@@ -40,11 +40,11 @@ from materializer.lake import places
 from materializer.lake.failures import translated
 from materializer.lake.log import feed_reaches_back
 from materializer.lake.table import DeltaFolder
-from materializer.services.activity import Phase, tell_each
 from materializer.services.aggregate import output_path, partials_path
 from materializer.services.definitions import calendars, impact, lineage, outputs, rolled_up, samples, suites, waiting
 from materializer.services.definitions.batch import Awaited, Batch
 from materializer.services.definitions.changes import CheckedDefinition, DefinitionChange, Reads, ReusedPartials
+from materializer.services.definitions.examined import Examined, LaterSpark, examined
 from materializer.services.definitions.refusals import refuse_policies, refuse_unstorable
 from materializer.services.definitions.repeated import Repeated
 from materializer.services.definitions.sources import missing_feed, named_in, resolve_source
@@ -80,6 +80,7 @@ class Definitions:
         engine: Starts Spark on first use.
         library: Loads the library of expectations on first use.
         on_checkpoint: Called with the name of each step of making an aggregate before the step.
+        starting: Returns the seconds that starting Spark takes, 0 where it runs.
     """
 
     def __init__(
@@ -90,9 +91,10 @@ class Definitions:
         engine: Callable[[], Spark],
         library: Library,
         on_checkpoint: Callable[[str], None] = lambda _: None,
+        starting: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._root, self._journal, self._library = root, journal, library
-        self._config, self._engine = config, engine
+        self._config, self._engine = config, LaterSpark(engine, starting)
         self._shelf = suites.Shelf(places.normalised(config.expectations))
         self.repeated = Repeated(root, journal, config)
         self._checkpoint = on_checkpoint
@@ -106,35 +108,29 @@ class Definitions:
         Raises:
             DefinitionError: With every problem of every definition.
         """
-        prepared, problems = self.examine(specs)
-        if problems:
-            raise DefinitionError(problems)
-        return prepared
+        found = self.examine(specs)
+        if found.problems:
+            raise DefinitionError(found.problems, found.left)
+        return found.prepared
 
-    def examine(self, specs: Sequence[AggregateSpec]) -> tuple[list[CheckedDefinition], list[Problem]]:
+    def examine(self, specs: Sequence[AggregateSpec], *, is_wrong: bool | None = False) -> Examined:
         """Check as :meth:`prepare` does, and return what was checked beside the problems of all others.
 
         A problem that has no place names its aggregate: its message begins with the name.
+
+        Args:
+            specs: The definitions.
+            is_wrong: Whether something is wrong already, so that Spark is not started; None to start it whatever is wrong.
         """
         batch = Batch(self._root, self._config.sources, self._journal.view(), specs)
         self._shelf = suites.Shelf(places.normalised(self._config.expectations))  # as it is now
-        problems: list[Problem] = []
-        prepared: list[CheckedDefinition] = []
-        for spec in tell_each(Phase.DEFINING, list(batch.ordered())):
-            if found := batch.problems_of(spec):
-                problems += found
-                batch.refuse(spec)
-                continue
-            try:
-                checked = self._prepare(spec, batch)
-                outputs.refuse_name(checked.spec, checked.existing, batch.states, self._root, self._engine)
-                prepared.append(checked)
-            except DefinitionError as exc:
-                problems += [_of(spec, p) for p in exc.problems]
-                batch.refuse(spec)
-            else:
-                batch.accept(prepared[-1].spec, prepared[-1].source, prepared[-1].schemas)
-        return prepared, problems
+
+        def check(spec: AggregateSpec) -> CheckedDefinition:
+            checked = self._prepare(spec, batch)
+            outputs.refuse_name(checked.spec, checked.existing, batch.states, self._root, self._engine)
+            return checked
+
+        return examined(batch, self._engine, check, is_wrong=is_wrong)
 
     def refuse_misfit(self, state: AggregateState) -> None:
         """Refuse to make the definition of *state* the next one of its aggregate where buckets would not lie in one another.
@@ -428,13 +424,6 @@ def _going_on(
     existing: AggregateState | None = None,
 ) -> CheckedDefinition:
     return replace(prepared, change=replace(change, next=what), build=build, existing=existing or prepared.existing)
-
-
-def _of(spec: AggregateSpec, problem: Problem) -> Problem:
-    """Return a problem that names its aggregate, when it has no place of its own."""
-    if problem.line or problem.message.startswith(f"{spec.name}:"):
-        return problem
-    return replace(problem, message=f"{spec.name}: {problem.message}")
 
 
 def _problem(spec: AggregateSpec, code: str, message: str, hint: str, about: str) -> DefinitionError:

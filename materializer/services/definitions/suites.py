@@ -31,7 +31,10 @@ OUTPUT: Final = "output"
 SOURCE: Final = "source"
 _PROPERTIES: Final = {OUTPUT: "quality.suite", SOURCE: "quality.source_suite"}
 _ENDINGS: Final = {OUTPUT: ".json", SOURCE: ".source.json"}
-_NO_NAME: Final = "apply its definition, name the file after an aggregate, or take it out of the folder"
+_NO_NAME: Final = (
+    "apply its definition, name the file after an aggregate, or take it out of the folder; a suite of another lake goes into a folder "
+    "of that one, which the setting `expectations` names"
+)
 SHOWN: Final = 10
 """Files that belong to no aggregate and are named; of more there is the number."""
 GIVEN: Final = ("refresh", "source_version", "window_start", "window_end")

@@ -111,13 +111,14 @@ class EnginePlanner:
         if differed - spans and (more := dirt(spans | differed)) != taken:
             return self.run(state, window, more, partials_version, estimate, dirt, changed_in)
         changed, why_not = None, self._why_not_fine(state, taken)
-        after = added_after(self._rows, self._request, state, taken)
+        after, why_not_merged = added_after(self._rows, self._request, state, taken)
         why = partial(self._everything.why, state, taken, partials_version, estimate)
         cheaper = "" if why_not else why(merges=after is not None)
         if not why_not and not cheaper:
             changed, why_not = self._changed(state, taken, partials_version)
         if changed is not None:
-            after = after if changed.is_insert_only else None
+            if after is not None and not changed.is_insert_only:
+                after, why_not_merged = None, "rows were changed or deleted"
             cheaper = why(changed, merges=after is not None)
             changed = None if cheaper else changed
         at = self._bounds(state, changed)
@@ -143,7 +144,7 @@ class EnginePlanner:
             # above the threshold everything is still to be materialised
             work = Work(at, tuple(parts), state.frozen, added_after=after)
             windows = self._limit.of_parts(work, lives, changed.rows, state.cursor, partials_version)
-            steps = self._fine(spans, touched - stale, changed, work, estimate, windows)
+            steps = self._fine(spans, touched - stale, changed, work, estimate, windows, why_not_merged)
             made = changed.rows * self._windows.share if windows is None else windows
             return EngineRun(work, steps, taken, conflicts, lives, made)
         whole = self._whole(window)
@@ -393,6 +394,7 @@ class EnginePlanner:
         work: Work,
         estimate: Callable[[SpanSet], Estimate],
         windows: int | None,
+        why_not_merged: str,
     ) -> tuple[Recompute | Settle, ...]:
         steps: list[Recompute | Settle] = []
         if replaced:
@@ -405,10 +407,11 @@ class EnginePlanner:
                 cost = Estimate(changed.rows, likely_rows=changed.rows)
                 reason = f"{_counted(changed.rows, 'added row')} merged into the stored results of {keys}"
             rows = estimate(SpanSet.of(Span(work.since, POS_INF))).rows
-            against = (
-                (Rejected("recompute of everything", f"would read {rows:,} raw rows"),) if rows > cost.rows else ()
-            )
-            steps.append(Recompute(replaced, reason, cost, against, changed_rows=changed.rows, windows=windows))
+            more = f"{rows:,}" if rows > cost.rows else "as many"
+            against = [Rejected("recompute of everything", f"would read {more} raw rows, and write all results again")]
+            if why_not_merged:
+                against.insert(0, Rejected("merge of added rows", why_not_merged))
+            steps.append(Recompute(replaced, reason, cost, tuple(against), changed_rows=changed.rows, windows=windows))
         if others := spans - replaced:
             steps.append(Settle(others))
         return tuple(steps)

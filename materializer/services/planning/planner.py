@@ -20,6 +20,7 @@ from materializer.journal.events import Captured, Event, Invalidated, Planned
 from materializer.journal.state import AggregateState
 from materializer.lake.keys import why_not_recorded
 from materializer.services.activity import Phase, tell_phase
+from materializer.services.definitions.lineage import maker_of
 from materializer.services.observe import frozen_bound, stored_extent
 from materializer.services.observe.observe import Observation, applied, estimate_of
 from materializer.services.planning import runs
@@ -332,6 +333,7 @@ class RunPlanner:
             not_retractable=definition.layout.why_not_retract or _checks_rows(definition),
             is_first=state.threshold == NEG_INF,
             no_feed_reason="the change feed could not be read a moment ago",
+            is_of_ours=bool(maker_of(self.observation.aggregate.source.path, self.observation.others()[0])),
             other_source=state.mark.reason,
             frozen=state.frozen,
             keyed=(lambda entries: self.observation.raw_of_keys(state.cursor, entries)) if has_keys else None,

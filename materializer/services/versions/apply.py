@@ -40,7 +40,8 @@ class Applier(Struct, frozen=True):
         """
         specs, _, problems = self.texts.examine(what)
         if problems:
-            raise DefinitionError([*problems, *self._problems_of(specs)])
+            more, left = self._problems_of(specs)
+            raise DefinitionError([*problems, *more], left)
         prepared = self._prepared(specs)
         if dry_run:
             return [p.change for p in prepared]
@@ -80,15 +81,15 @@ class Applier(Struct, frozen=True):
         if failed := [f"{name}: {problem}" for name, problem in problems if problem]:
             raise CatalogRefusedError("; ".join(failed), wrote="the definitions are applied")
 
-    def _problems_of(self, specs: Sequence[AggregateSpec]) -> list[Problem]:
-        """Return what is wrong with definitions whose texts are right, as far as it can be found out."""
+    def _problems_of(self, specs: Sequence[AggregateSpec]) -> tuple[list[Problem], tuple[str, ...]]:
+        """Return what is wrong with definitions whose texts are right, as far as it can be found out without Spark, and which are left."""
         with suppress(MaterializerError):
-            _, problems = self.definitions.examine(specs)
-            return [self.texts.placed(p, specs) for p in problems]
-        return []
+            found = self.definitions.examine(specs, is_wrong=True)
+            return [self.texts.placed(p, specs) for p in found.problems], found.left
+        return [], ()
 
     def _prepared(self, specs: Sequence[AggregateSpec]) -> list[CheckedDefinition]:
         try:
             return self.definitions.prepare(specs)
         except DefinitionError as exc:
-            raise DefinitionError(self.texts.placed(p, specs) for p in exc.problems) from exc
+            raise DefinitionError((self.texts.placed(p, specs) for p in exc.problems), exc.left) from exc

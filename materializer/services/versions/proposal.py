@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from msgspec import Struct
@@ -77,6 +77,7 @@ class PlannedChange(Struct, frozen=True):
         price: What computing it takes; None if nothing is computed, or if its source does not exist yet.
         reads: The aggregates that it reads, the one over raw rows first; it is refreshed after them.
         readers: The aggregates that read it, and those that read these.
+        follows: The aggregate that it rolls up, where that changes: once its next version is published, this one is built from it.
     """
 
     change: DefinitionChange
@@ -84,6 +85,12 @@ class PlannedChange(Struct, frozen=True):
     price: ChangePrice | None = None
     reads: tuple[str, ...] = ()
     readers: tuple[ChangedReader, ...] = ()
+    follows: str = ""
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether nothing at all becomes of it."""
+        return self.change.kind == "unchanged" and not self.change.next and not self.follows
 
 
 class DefinitionsPlan(Printed, Struct, frozen=True):
@@ -108,7 +115,7 @@ class DefinitionsPlan(Printed, Struct, frozen=True):
         rows = [
             (
                 c.change.name,
-                c.change.kind,
+                f"{c.change.kind}; built after '{c.follows}'" if c.follows else c.change.kind,
                 "\n".join(c.change.differences) or None,
                 None
                 if c.price is None
@@ -146,17 +153,27 @@ class Proposer(Struct, frozen=True):
         specs, warnings, problems = self.texts.examine(what)
         lake = self.versions.lake
         warnings += unused(lake.config.expectations, lake.journal, specs, partial(self.texts.beside, what))
-        checked, found = self.definitions.examine(specs)
-        problems += [self.texts.placed(p, specs) for p in found]
+        examined = self.definitions.examine(specs, is_wrong=None)
+        checked = examined.prepared
+        problems += [self.texts.placed(p, specs) for p in examined.problems]
         states = self._states_after(checked)
-        changes = []
+        changes: list[PlannedChange] = []
+        switched: set[str] = set()
         for each in checked:
             try:
                 self.versions.refuse_frozen([each])
             except FrozenHistoryError as exc:
                 problems.append(Problem(exc.code, exc.message, exc.hint))
             else:
-                changes.append(self._planned(each, states))
+                planned = self._planned(each, states)
+                above = planned.reads[-1] if planned.reads and each.spec.rolls_up is not None else ""
+                if above in switched and planned.change.kind in {"unchanged", "metadata"}:
+                    planned = replace(planned, follows=above)
+                if planned.follows or planned.change.next in {"started", "replaced", "building"}:
+                    switched.add(planned.change.name)
+                changes.append(planned)
+        follows = {planned.change.name: planned.follows for planned in changes if planned.follows}
+        changes = [replace(planned, readers=_not_broken(planned, follows)) for planned in changes]
         return DefinitionsPlan(tuple(changes), tuple(warnings), tuple(problems))
 
     def _states_after(self, checked: Sequence[CheckedDefinition]) -> States:
@@ -239,6 +256,12 @@ class Proposer(Struct, frozen=True):
         except MaterializerError as exc:
             return exc.message
         return f"the local executor has no form for {found[0]}" if found else ""
+
+
+def _not_broken(planned: PlannedChange, follows: Mapping[str, str]) -> tuple[ChangedReader, ...]:
+    """Return the readers of a change, without the problems of those that are built again after it."""
+    name = planned.change.name
+    return tuple(replace(r, problem="") if follows.get(r.name) == name else r for r in planned.readers)
 
 
 def _state_of(checked: CheckedDefinition) -> AggregateState:

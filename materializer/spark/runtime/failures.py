@@ -250,6 +250,9 @@ def translate(
     if gone := next((name for name in found if name.startswith(_UNREADABLE)), None):
         hint = "it is older than the source keeps; refresh to move to the newest version"
         return SourceDamagedError(f"{step} failed{where}: the version can no longer be read: {gone}", hint=hint, **more)
+    if any(c.startswith(_FEED_OFF) for c in found):
+        msg = f"{step} failed{where}: the change feed was off for a commit"
+        return ChangeFeedGapError(msg, hint=_NEEDS_FEED, condition=_FEED_OFF, **more)
     name = found[0] if found else type(exc).__name__
     if name.startswith(_CANCELLED) and RECORD.waits():
         return NoCoresError(f"{step} failed{where}: no core of the cluster took its tasks", **more)
@@ -272,11 +275,17 @@ def _sentence(text: str) -> str:
     return re.sub(r"^\[[A-Z0-9_.]+\]\s*", "", line.split("SQLSTATE")[0].strip())[:300]
 
 
+_FEED_OFF: Final = "DELTA_MISSING_CHANGE_DATA"
+_NEEDS_FEED: Final = (
+    "lateness 'strict' and 'delay' need every commit: copy the source into a table whose change feed is on from its first version, "
+    "and apply the definition over that, or write lateness 'recompute'"
+)
+"""Of others no error is seen: they find changes in a coarser way."""
 _GAPS: Final = (
     "DELTA_CDC_START_VERSION_AFTER_LATEST",
     "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE",
     "DELTA_LOG_FILE_NOT_FOUND",
-    "DELTA_MISSING_CHANGE_DATA",
+    _FEED_OFF,
     "DELTA_TRUNCATED_TRANSACTION_LOG",
     "DELTA_UNSUPPORTED_TIME_TRAVEL_BEYOND_DELETED_FILE_RETENTION_DURATION",
     "DELTA_VERSIONS_NOT_CONTIGUOUS",
@@ -303,4 +312,4 @@ def feed_gaps(table: str, after: int, upto: int) -> Iterator[None]:
         if found is None:
             raise translate(exc, step="reading the change feed", table=table, version=upto) from exc
         msg = f"the change feed of {table} cannot be read from version {after + 1} to {upto}: {found}"
-        raise ChangeFeedGapError(msg, condition=found) from exc
+        raise ChangeFeedGapError(msg, hint=_NEEDS_FEED if found == _FEED_OFF else None, condition=found) from exc

@@ -341,19 +341,20 @@ def test_a_refresh_that_was_stopped_says_how_to_go_on():
     assert "true" not in told
 
 
-def test_a_refresh_that_moved_the_frozen_bound_says_what_its_owner_may_delete():
+def test_a_refresh_that_moved_the_frozen_bound_names_the_command_with_the_statement():
     """
-    The statement stands on a line of its own, however narrow the terminal; others that read the rows are named before it, and
-    without a move nothing is said.
+    The bound moves with nearly each refresh, so the statement that deletes raw rows is printed for who asks: by `status`.
     """
-    now = "raw rows history is frozen below 2013-12-01T00:00:00Z now;"
-    told = list(samples.RESULTS["refresh"].lines(60))
-    before = " ".join(" ".join(told[: told.index(f"    {samples.REFRESH.delete}")]).split())
-    alone = text_of(RefreshResult(replace(samples.REFRESH, readers=()), samples.TS))
+    told = text_of(samples.RESULTS["refresh"])
+    asked = list(StatusResult((samples.STATUS,), is_detailed=True).lines(60))
 
-    assert before.endswith(f"{now} not before these are frozen, too: flights_daily (not frozen)")
-    assert f"{now} the owner of the source may delete them" in " ".join(alone.split())
+    assert "DELETE FROM" not in told
+    moved = (
+        "raw rows history is frozen below 2013-12-01T00:00:00Z now; 'materializer status flights_hourly' says whether"
+    )
+    assert moved in " ".join(told.split())
     assert "raw rows" not in text_of(samples.IDLE["refresh"])
+    assert f"    {samples.STATUS.delete}" in asked  # on one line, however narrow the terminal
 
 
 def test_an_apply_says_what_an_added_measure_copies():

@@ -195,7 +195,8 @@ def test_a_suite_of_no_aggregate_is_named(tmp_path: Path) -> None:
     _, told = lake.opened.read_definitions(text + view("new", each("1 day")))
 
     assert {
-        f"{folder}/far_away.json": "apply its definition, name the file after an aggregate, or take it out of the folder",
+        f"{folder}/far_away.json": "apply its definition, name the file after an aggregate, or take it out of the folder; a suite "
+        "of another lake goes into a folder of that one, which the setting `expectations` names",
         f"{folder}/klima_tag.json": "'Klima_Tag' has another file whose name differs only in case: keep one of them",
         f"{folder}/saldoo.source.json": "did you mean 'saldo.source.json'?",
     } == {problem.message.partition(" ")[0]: problem.hint for problem in told}

@@ -241,3 +241,23 @@ def test_new_slices_are_written_whole_beside_a_late_row(tmp_path: Path) -> None:
 
     assert "recompute-keys" in run.report.strategy
     assert sessions(source) == lake.results()
+
+
+def test_the_plan_says_what_speaks_against_the_other_ways(tmp_path: Path) -> None:
+    """
+    Against everything anew, also where that would read no more rows, and against a merge where rows went.
+    """
+    source, lake = of_text(tmp_path)
+
+    def against() -> dict[str, str]:
+        plan = lake.opened.plan("made").plan
+        assert plan is not None
+        [step] = [s for s in plan.steps if isinstance(s, Recompute)]
+        return {rejected.strategy: rejected.reason for rejected in step.rejected}
+
+    source.add((5, "k0007", 1000))
+    assert "merge of added rows" not in against()
+    assert "write all results again" in against()["recompute of everything"]
+    source.table.delete("text = 'k0007'")
+    assert "rows were changed or deleted" == against()["merge of added rows"]
+    assert "as many raw rows" in against()["recompute of everything"]

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from materializer.adapters.cli.render.proposal import ProposalResult
 from materializer.config import Config
 from materializer.core.time.instants import HOUR
 from materializer.errors import UsageError
@@ -186,3 +187,28 @@ def test_a_folder_is_read_and_one_that_is_missing_is_refused(lake: Lake, tmp_pat
     assert "new" == one(lake.opened.plan_definitions(str(folder))).change.kind
     with pytest.raises(UsageError):
         lake.opened.plan_definitions(str(tmp_path / "nothing"))
+
+
+def test_a_rollup_of_what_changes_is_not_unchanged(lake: Lake) -> None:
+    """
+    It is built again from the next version of what it rolls up, and so is a roll-up of it; what reads rows of the output goes on.
+    """
+    above = (
+        view("daily", each("1 day"), "hourly", "rollup(v) AS v"),
+        view("weekly", each("1 week"), "daily", "rollup(v) AS v"),
+        view("plain", each("1 day"), "hourly"),
+    )
+    lake.apply(*above)
+    lake.materialise("hourly", "daily", "weekly", "plain")
+
+    plan = proposed(lake, view("hourly", each("1 hour"), measure="sum(v + 1) AS v"), *above)
+
+    found = {planned.change.name: planned for planned in plan.changes}
+    assert {"hourly": "", "daily": "hourly", "weekly": "daily", "plain": ""} == {n: p.follows for n, p in found.items()}
+    assert ["plain"] == [name for name, planned in found.items() if planned.is_unchanged]
+    text = " ".join(" ".join(ProposalResult(plan).lines(200)).split())
+    assert "daily: unchanged; is built again once the next version of 'hourly' is published" in text
+    assert "3 of 4 definitions would change" in text
+    assert [] == [reader.problem for reader in found["hourly"].readers if reader.problem]
+    [alone] = proposed(lake, above[0]).changes
+    assert alone.is_unchanged

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from materializer.errors import ResultTooLargeError, SourceDamagedError, SparkError, StorageError
+from materializer.errors import ChangeFeedGapError, ResultTooLargeError, SourceDamagedError, SparkError, StorageError
 from materializer.spark.runtime import jvm
-from materializer.spark.runtime.failures import spoken
+from materializer.spark.runtime.failures import feed_gaps, spoken
 from tests.spark.runtime.limits import result_limit
 
 
@@ -125,6 +125,25 @@ def test_a_file_that_is_gone_is_told_by_its_condition(spark: SparkSession, tmp_p
     for fetch in fetches:
         with pytest.raises(SourceDamagedError, match=r"a file is missing: .*part-00000"), spoken("reading"):
             fetch()
+
+
+def test_a_feed_that_was_off_for_a_commit_says_who_needs_it(spark: SparkSession, tmp_path: Path) -> None:
+    """
+    By a code of ours and with a way out, wherever the rows are read: asking again would not help.
+    """
+    table = f"delta.`{tmp_path / 't'}`"
+    spark.sql(f"CREATE TABLE {table} (v INT) USING delta TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')")
+    for is_on in ("false", "true"):
+        spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = '{is_on}')")
+        spark.sql(f"INSERT INTO {table} VALUES (1)")
+    feed = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 0)
+
+    for reading in (spoken("computing", table="/t", version=4), feed_gaps("/t", -1, 4)):
+        with pytest.raises(ChangeFeedGapError, match="change feed") as caught, reading:
+            feed.load(str(tmp_path / "t")).collect()
+        assert ("source.feed-gap", 66) == (caught.value.code, caught.value.exit_status)
+        assert "write lateness 'recompute'" in caught.value.hint
+        assert "DELTA_MISSING_CHANGE_DATA" == caught.value.values["condition"]
 
 
 def test_the_file_system_is_told_by_its_number() -> None:

@@ -50,7 +50,7 @@ class ProposalResult(Result, frozen=True):
     def exit_status(self) -> int:
         if self.plan.problems:
             return DefinitionError.exit_status
-        changed = any(c.change.kind != "unchanged" or c.change.next for c in self.plan.changes)
+        changed = any(not c.is_unchanged for c in self.plan.changes)
         return DONE if changed else IDLE
 
     def form(self) -> dict[str, Any]:
@@ -88,7 +88,7 @@ class ProposalResult(Result, frozen=True):
     # -- comment ---------------------------------------------------------------------------------------------------------
 
     def _comment(self) -> Iterator[str]:
-        changed = [c for c in self.plan.changes if c.change.kind != "unchanged" or c.change.next]
+        changed = [c for c in self.plan.changes if not c.is_unchanged]
         same = [c.change.name for c in self.plan.changes if c not in changed]
         yield MARK
         yield "### Changes of aggregates"
@@ -139,7 +139,7 @@ class ProposalResult(Result, frozen=True):
 
     def _summary(self) -> str:
         plan = self.plan
-        changed = [c for c in plan.changes if c.change.kind != "unchanged" or c.change.next]
+        changed = [c for c in plan.changes if not c.is_unchanged]
         parts = [f"{len(changed)} of {count(len(plan.changes), 'definition')} would change"]
         if not plan.changes:
             parts = ["no definition can be applied" if plan.problems else "no definitions found"]
@@ -155,7 +155,7 @@ def _row(planned: PlannedChange) -> tuple[str, ...]:
     price = planned.price
     kind = escaped(_kind(planned))
     parts = ", ".join(code(part) for part in planned.parts) if planned.change.kind != "new" else ""
-    next_ = escaped(_NEXT.get(planned.change.next, ""))
+    next_ = escaped(_next(planned))
     change = ": ".join(part for part in (kind, parts) if part) + (f"; {next_}" if next_ else "")
     readers = ", ".join(code(r.name) + (" (**breaks**)" if r.problem else "") for r in planned.readers)
     return (
@@ -168,12 +168,18 @@ def _row(planned: PlannedChange) -> tuple[str, ...]:
     )
 
 
+def _next(planned: PlannedChange) -> str:
+    if planned.follows:
+        return f"is built again once the next version of '{planned.follows}' is published"
+    return _NEXT.get(planned.change.next, "")
+
+
 def _kind(planned: PlannedChange) -> str:
     return _KINDS.get(planned.change.kind, planned.change.kind)
 
 
 def _change_text(planned: PlannedChange) -> str:
-    next_ = _NEXT.get(planned.change.next, "")
+    next_ = _next(planned)
     parts = ", ".join(planned.parts) if planned.change.kind not in {"new", "unchanged"} else ""
     kind = ": ".join(part for part in (_kind(planned), parts) if part)
     return f"{kind}; {next_}" if next_ else kind
@@ -184,6 +190,8 @@ def _price_text(planned: PlannedChange) -> str:
     price = planned.price
     if price is not None:
         return f"about {duration(price.seconds)} in {count(price.runs, 'run')}" if price.rows else "nothing to read yet"
+    if planned.follows:
+        return f"not known before '{planned.follows}' is built"
     if planned.change.kind in {"metadata", "unchanged"}:
         return "nothing is computed"
     return "not known: its source does not exist yet, or cannot be read"
@@ -225,6 +233,7 @@ def _change_form(planned: PlannedChange) -> dict[str, Any]:
         "price": None if planned.price is None else as_dict(planned.price),
         "reads": list(planned.reads),
         "readers": [as_dict(r) for r in planned.readers],
+        "follows": planned.follows or None,
         "sample": change.sample,
         "waiting_checks": value_form([as_dict(check) for check in change.waiting_checks]),
     }

@@ -104,8 +104,6 @@ class RefreshResult(Result, frozen=True):
             *waiting_pairs(r.waiting),
         ]
         yield from labelled(pairs, width=width)
-        if r.delete:
-            yield f"    {r.delete}"
         for after in r.maintained:
             if after.done:
                 yield from _maintained(after).lines(width)
@@ -135,9 +133,10 @@ class RefreshResult(Result, frozen=True):
         return f"below {at} nothing is computed again from raw rows" if is_below else ""
 
     def _let_go(self) -> str:
-        """Return what a refresh that moved the frozen boundary says of raw rows; the statement follows on its own line."""
-        at, then = instant(self.report.frozen, self.time_type), let_go_text(self.report.readers)
-        return f"history is frozen below {at} now; {then}" if self.report.delete else ""
+        """Return what a refresh that moved the frozen boundary says of raw rows: where a person finds the statement, as it moves each day."""
+        at = instant(self.report.frozen, self.time_type)
+        where = f"'materializer status {self.report.name}' says whether and how raw rows may go"
+        return f"history is frozen below {at} now; {where}" if self.report.delete else ""
 
 
 def _maintained(report: MaintainReport) -> Result:

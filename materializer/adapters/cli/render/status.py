@@ -60,6 +60,9 @@ class StatusResult(Result, frozen=True):
         if self.is_detailed:
             yield f"{self.items[0].name}: {self.items[0].state}"
             yield from labelled(_pairs(self.items[0]), width=width)
+            if self.items[0].delete:
+                yield "  raw rows are deleted, in Spark SQL, by"
+                yield f"    {self.items[0].delete}"  # never wrapped: it is copied
             return
         if not self.items:
             if self.no_folder:
@@ -190,7 +193,7 @@ def _retention_pairs(s: Status) -> Iterator[tuple[str, str]]:
         many = "" if past.rows is None else f", at most {count(past.rows, 'row')} in {count(past.files, 'file')}"
         newest = f"newest time {instant(past.newest, kind)} in the source"
         yield "past the clock", f"{newest}{many}; no retention follows"
-    yield "raw rows", f"{let_go_text(s.readers)}\n{s.delete}" if s.delete else ""
+    yield "raw rows", let_go_text(s.readers) if s.delete else ""
     by_reason: dict[str, SpanSet] = {}
     for at, why in s.stuck:
         by_reason[why] = by_reason.get(why, SpanSet()) | SpanSet.of(at)
