@@ -4,7 +4,7 @@
 
 One-minute bars over synthetic trades. *DuckDB* is its own `GROUP BY` over the table's files and its write of one Parquet file;
 *plain Spark* writes the reference form, with the JVM's default flags. Each is a process of its own, and so is each command. What is printed
-as a ratio was measured in the same run.
+as a ratio was measured in the same run. First the same commands run over few rows, which compiles the modules, as an installation does.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import argparse
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -21,7 +22,7 @@ import numpy as np
 from deltalake import DeltaTable, write_deltalake
 
 from tests.benchmarks.process import asked, bytecode
-from tests.benchmarks.trades import BARS, late_rows, plain, report, timed, write_source
+from tests.benchmarks.trades import BARS, late_rows, plain, report, write_source
 from tests.paths import ROOT
 
 DUCKDB: Final = """
@@ -37,13 +38,24 @@ duckdb.sql(f'''COPY (
 
 def command(folder: Path, *arguments: str) -> float:
     """Return the seconds of a command on the lake of a folder, with the defaults that a reader has."""
-    words = [sys.executable, "-m", "materializer", *arguments, "--config", str(folder / "materializer.toml")]
-    return _seconds(words, folder)
+    return _took(_words(folder, *arguments), folder)[0]
 
 
-def _seconds(words: list[str], folder: Path) -> float:
-    env = os.environ | bytecode(folder) | {"PYTHONPATH": str(ROOT)}
-    return timed(lambda: subprocess.run(words, check=True, capture_output=True, cwd=folder, env=env))[0]
+def _words(folder: Path, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", "materializer", *arguments, "--config", str(folder / "materializer.toml")]
+
+
+def _took(words: list[str], folder: Path) -> tuple[float, int]:
+    """Return the seconds of a process, and the most memory that it had, in bytes."""
+    env = os.environ | bytecode(folder.parent) | {"PYTHONPATH": str(ROOT)}
+    began = time.perf_counter()
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder, env=env)
+    _, status, usage = os.wait4(process.pid, 0)
+    took = time.perf_counter() - began
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, words)
+    return took, usage.ru_maxrss << 10
 
 
 def _lake(folder: Path, source: Path) -> Path:
@@ -53,22 +65,34 @@ def _lake(folder: Path, source: Path) -> Path:
     return folder
 
 
+def _warm(folder: Path, rng: np.random.Generator) -> None:
+    """Run what is measured over few rows, which compiles the modules, as an installation does."""
+    source = folder / "few"
+    write_source(source, 1_000, 1, 10, rng)
+    small = _lake(folder / "warm", source)
+    command(small, "apply", "bars.sql")
+    command(small, "backfill", "bars_1m")
+    command(small, "refresh", "bars_1m", "--force")
+    files = [uri.removeprefix("file://") for uri in DeltaTable(str(source)).file_uris()]
+    _took([sys.executable, "-c", DUCKDB, str(folder / "few.parquet"), *files], small)
+
+
 def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Return the seconds of each command; those of small ones are medians."""
     rng = np.random.default_rng(options.seed)
     source = folder / "trades"
     write_source(source, options.rows, options.days, options.symbols, rng)
+    _warm(folder, rng)
     here = _lake(folder / "here", source)
     itself = [sys.executable, "-m", "tests.benchmarks.machine", "--one-plain", "--folder", str(folder)]
     files = [uri.removeprefix("file://") for uri in DeltaTable(str(source)).file_uris()]
-    command(here, "status")  # compiles the modules once
     found: dict[str, Any] = {"apply": command(here, "apply", "bars.sql")}
-    found["duckdb"] = _seconds([sys.executable, "-c", DUCKDB, str(folder / "duckdb.parquet"), *files], folder)
-    found["backfill"] = command(here, "backfill", "bars_1m")
+    found["duckdb"] = _took([sys.executable, "-c", DUCKDB, str(folder / "duckdb.parquet"), *files], here)[0]
+    found["backfill"], found["resident"] = _took(_words(here, "backfill", "bars_1m"), here)
     if not options.skip_spark:
         there = _lake(folder / "there", source)
         command(there, "apply", "bars.sql")
-        found["plain"] = _seconds(itself, folder)
+        found["plain"] = _took(itself, here)[0]
         found["by_spark"] = command(there, "backfill", "bars_1m", "--executor", "spark")
         found["verify"] = command(here, "verify", "bars_1m")
     write_deltalake(str(source), late_rows(rng, options.late, options.days, options.symbols), mode="append")
@@ -86,6 +110,8 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
 def show(found: dict[str, Any]) -> None:
     """Print seconds and ratios."""
     print(f"{'DuckDB, a process':44} {found['duckdb']:7.2f} s")
+    each = 1e6 * found["backfill"] / int(found["options"]["rows"])
+    print(f"{'backfill, a row; resident at most':44} {each:7.3f} us, {found['resident'] / 1e9:.2f} GB")
     if "plain" in found:
         print(f"{'plain Spark, a process':44} {found['plain']:7.2f} s")
     for name, of in (
