@@ -20,7 +20,7 @@ from materializer.core.time.spans import EVERYTHING, SpanSet
 from materializer.errors import MaterializerError, StorageError
 from materializer.lake import places
 from materializer.lake.arrow import mask, plain
-from materializer.lake.capture.changed_rows import changed_in, changed_rows, some_changed_rows
+from materializer.lake.capture.changed_rows import Keep, changed_in, changed_rows, some_changed_rows
 from materializer.lake.capture.feed import MAX_CHANGE_FILES
 from materializer.lake.capture.int96 import why_misread
 from materializer.lake.extent import file_bounds, instants_of, time_column
@@ -76,7 +76,8 @@ def read_small_changes(
     *,
     max_rows: int,
     max_bytes: int,
-    keep: Callable[[pa.Table], pa.Table] | None = None,
+    keep: Keep | None = None,
+    again: bool = False,
 ) -> pa.Table | None:
     """Return the changed rows of (after, upto] with every image; None if Spark has to read them.
 
@@ -87,7 +88,8 @@ def read_small_changes(
         columns: Columns to return, in addition to ``_change_type``.
         max_rows: Maximum number of rows in the files that hold the changes, by their statistics.
         max_bytes: Maximum size of these files.
-        keep: Returns those of the rows of a file that are wanted; None for all.
+        keep: What is wanted of the rows of a file; None for all.
+        again: Whether they are read again soon, by this reader.
     """
     folder = DeltaFolder.at(path)
     run = folder.commits(after, upto)
@@ -111,9 +113,10 @@ def read_small_changes(
         if why_misread(path, after, run, columns_of(table.schema().to_json()), columns):
             return None
         wanted = [*columns, "_change_type"]
-        rows = (
-            some_changed_rows(table, path, run, wanted, keep) if keep else changed_rows(table, path, run, wanted, most)
-        )
+        if keep is None:
+            rows = changed_rows(table, path, run, wanted, most, again=again)
+        else:
+            rows = some_changed_rows(table, path, run, wanted, keep)
     return None if rows.num_rows > max_rows else rows
 
 

@@ -227,6 +227,7 @@ class LocalExecutor(LocalReader):
 
         from materializer.core.engines.engine_query import VERSION
         from materializer.core.engines.queries.arrival import LATE
+        from materializer.lake.arrow import numbers
         from materializer.lake.table import DeltaFolder
         from materializer.lake.types import columns_of
         from materializer.local.arrival import COMMIT, PLACE, CountedRows, keys_of
@@ -244,7 +245,7 @@ class LocalExecutor(LocalReader):
                 keys = keys_of(definition, new)
                 rows.append(self.read_arrivals(definition, source.path, -1, after, list(forms.columns), keys))
             known = pa.concat_tables(rows)
-            connection.register("rows", known.append_column(PLACE, pa.array(range(known.num_rows))))
+            connection.register("rows", known.append_column(PLACE, numbers(known.num_rows)))
             found = CountedRows(connection, definition, forms, "rows").refused(at, after)
         late = new.select(every).take(found[NUMBER])
         return columns, late.append_column("_reason", found[LATE]).append_column("_version", found[VERSION])
