@@ -16,7 +16,7 @@ from pyarrow import fs
 
 from materializer.core.engines.work import Key
 from materializer.core.spec.spec import TimeType
-from materializer.core.time.spans import EVERYTHING, SpanSet
+from materializer.core.time.spans import SpanSet
 from materializer.errors import MaterializerError, StorageError
 from materializer.lake import places
 from materializer.lake.arrow import mask, plain
@@ -226,9 +226,10 @@ def read_rows_of_keys(
         open_column: A column of truth values; rows of which it is false are returned wherever they lie.
     """
     with DeltaFolder.at(path).reading(version) as table:
-        time_of = time_column(table, time, time_type)
-        around = SpanSet.of(EVERYTHING) if open_column else spans
-        files = _files_of(table, path, columns, around, time_of, max_opened, 1 << 62, values_of(names, keys))
+        time_of, within = time_column(table, time, time_type), values_of(names, keys)
+        # many files have results that are final only, and say so
+        also = {**within, open_column: frozenset([False])} if open_column else None
+        files = _files_of(table, path, columns, spans, time_of, max_opened, 1 << 62, within, also)
     if files is None or any(has_old_times(f.metadata) for f in files.rows.get_fragments()):
         return None
     dataset = files.rows
@@ -363,28 +364,38 @@ def _files_of(
     max_rows: int,
     max_bytes: int,
     within: Within | None,
+    also: Within | None = None,
 ) -> _Files | None:
-    """Return the files that may contain rows of *spans*, all without them; None if Spark has to read them."""
-    found = _names_of(table, columns, spans, time, within)
+    """Return the files that may contain rows of *spans*, all without them, or rows of *also*; None if Spark has to read them."""
+    found = _names_of(table, columns, spans, time, within, also)
     if found is None or found[1] > max_rows or sum(found[0].values()) > max_bytes:
         return None
     return _dataset(table, path, found[0])
 
 
 def _names_of(
-    table: DeltaTable, columns: Sequence[str], spans: SpanSet | None, time: TimeColumn, within: Within | None
+    table: DeltaTable,
+    columns: Sequence[str],
+    spans: SpanSet | None,
+    time: TimeColumn,
+    within: Within | None,
+    also: Within | None = None,
 ) -> tuple[dict[str, int], int] | None:
-    """Return the files that may contain rows of *spans*, by name with their sizes, and their rows; None as for :func:`files_inside`."""
+    """Return the files that may contain rows of *spans*, by name with their sizes, and their rows; None as for :func:`files_inside`.
+
+    Those are added that may have rows with the values of *also* wherever these lie; *also* has all values of *within*.
+    """
     if features_of(table).obstacle:
         return None
     wanted: dict[str, int] = {}
     rows, hull = 0, None if spans is None else spans.hull
+    anywhere = set() if also is None else {name for name, _, _ in file_bounds(table, time, also)}
     for name, bytes_, bounds in file_bounds(table, time, within):
         if bounds.rows is None:
             return None
         is_near = bounds.span is not None and hull is not None and bounds.span & hull is not None
         is_inside = spans is None or (is_near and bounds.span is not None and spans & SpanSet.of(bounds.span))
-        if is_inside or not bounds.is_known:
+        if is_inside or not bounds.is_known or name in anywhere:
             wanted[name] = bytes_
             rows += bounds.rows
     return None if is_typed_by_others(table, columns) else (wanted, rows)
