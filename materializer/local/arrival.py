@@ -44,6 +44,13 @@ def has_watermark(definition: Definition) -> bool:
     return bool(query_of(definition).params.arrival == "watermark")
 
 
+def counting(definition: Definition, forms: Forms) -> list[str]:
+    """Return the columns that tell which rows count, and their times."""
+    spec = definition.spec
+    named = Scope(forms.columns).of_text(spec.where).columns if spec.where else {}
+    return list(dict.fromkeys([spec.time_column, *named]))
+
+
 def keys_of(definition: Definition, rows: pa.Table) -> list[Key] | None:
     """Return the keys of source rows, without which none of these is judged; None for all keys."""
     names = definition.key_sources
@@ -70,15 +77,23 @@ class CountedRows(Struct, frozen=True):
     @property
     def prepared(self) -> str:
         """SQL of the rows that pass the filter and have a time, with it and their keys."""
-        definition, forms, scope = self.definition, self.forms, Scope(self.forms.columns)
-        time, end = spark_quoted(definition.spec.time_column), definition.engine and definition.engine.params.end
-        found = [compiled(f"{time} IS NOT NULL", scope).sql] + ([forms.where] if forms.where else [])
-        times = {TIME: time} | ({END: spark_quoted(end)} if end else {})
-        instants = {name: compiled(instant_of_sql(sql, definition.time_type), scope).sql for name, sql in times.items()}
-        made = [f"CAST({sql} AS BIGINT) AS {name}" for name, sql in instants.items()]
+        definition, forms = self.definition, self.forms
+        end = definition.engine and definition.engine.params.end
+        made = [self._instant(TIME, definition.spec.time_column)] + ([self._instant(END, end)] if end else [])
         made += [f"{sql} AS {quoted(name)}" for name, sql in forms.keys.items()]
-        inside = f"SELECT * FROM {self.table} WHERE {' AND '.join(f'({t})' for t in found)}"
-        return f"SELECT *, {', '.join(made)} FROM ({inside})"
+        return f"SELECT *, {', '.join(made)} FROM ({self._inside})"
+
+    @property
+    def _inside(self) -> str:
+        """SQL of the rows that pass the filter and have a time."""
+        time = spark_quoted(self.definition.spec.time_column)
+        found = [compiled(f"{time} IS NOT NULL", Scope(self.forms.columns)).sql]
+        found += [self.forms.where] if self.forms.where else []
+        return f"SELECT * FROM {self.table} WHERE {' AND '.join(f'({t})' for t in found)}"
+
+    def _instant(self, name: str, column: str) -> str:
+        text = instant_of_sql(spark_quoted(column), self.definition.time_type)
+        return f"CAST({compiled(text, Scope(self.forms.columns)).sql} AS BIGINT) AS {name}"
 
     def accepted(self, at: ClosingClock, keys: str = "") -> str:
         """Return SQL of those that count, where the order of arrival says which do.
@@ -98,8 +113,9 @@ class CountedRows(Struct, frozen=True):
         return self.connection.query(f"{self._sql(found.only(NUMBER, arrival.LATE, VERSION))} ORDER BY {NUMBER}")
 
     def newest(self) -> int | None:
-        """Return the largest time of the rows that pass the filter."""
-        found: int | None = self.connection.query(f"SELECT max({TIME}) AS t FROM ({self.prepared})")["t"][0].as_py()
+        """Return the largest time of the rows that pass the filter; they need :func:`counting` columns alone."""
+        times = f"SELECT {self._instant(TIME, self.definition.spec.time_column)} FROM ({self._inside})"
+        found: int | None = self.connection.query(f"SELECT max({TIME}) AS t FROM ({times})")["t"][0].as_py()
         return found
 
     def submitted(self) -> int | None:

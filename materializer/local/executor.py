@@ -197,17 +197,17 @@ class LocalExecutor(LocalReader):
         Raises:
             NotLocal: If Spark has to look.
         """
-        from materializer.local.arrival import CountedRows, has_watermark
+        from materializer.local.arrival import CountedRows, counting, has_watermark
         from materializer.local.connection import opened
 
         forms = self._known_forms(definition)
-        columns, time = list(forms.columns), definition.spec.time_column
+        time = definition.spec.time_column
         is_submitted = definition.spec.lateness != "recompute" and has_watermark(definition)
         with bugs_left_to_spark(), opened(self.memory) as connection:
             if is_submitted:
-                rows = self.read_arrivals(definition, source.path, -1, version, columns, None)
+                rows = self.read_arrivals(definition, source.path, -1, version, list(forms.columns), None)
             else:
-                everywhere = SpanSet.of(EVERYTHING)
+                columns, everywhere = counting(definition, forms), SpanSet.of(EVERYTHING)
                 rows = self.read(source.path, version, columns, everywhere, time, definition.time_type)
             connection.register("rows", rows)
             known = CountedRows(connection, definition, forms, "rows")

@@ -171,8 +171,9 @@ def _footer_rows(path: str, name: str) -> int:
 
 
 def with_images(rows: pa.Table, images: Sequence[str]) -> pa.Table:
-    """Return the changed rows of some images."""
-    return rows.filter(pc.is_in(rows["_change_type"], pa.array(images)))
+    """Return the changed rows of some images; where all are, nothing is copied."""
+    is_wanted = pc.is_in(rows["_change_type"], pa.array(images))
+    return rows if pc.all(is_wanted).as_py() else rows.filter(is_wanted)
 
 
 class _Part(Struct, frozen=True, eq=False):
