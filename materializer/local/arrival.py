@@ -109,8 +109,9 @@ class CountedRows(Struct, frozen=True):
         names = ", ".join(map(quoted, self.forms.keys))
         keys = f"SELECT DISTINCT {names} FROM ({self.prepared}) WHERE {COMMIT} > {after}" if names else ""
         judged = self._judged(at, keys, PLACE, f"{COMMIT} > {after}")
-        found = arrival.refused(judged, query_of(self.definition), after)
-        return self.connection.query(f"{self._sql(found.only(NUMBER, arrival.LATE, VERSION))} ORDER BY {NUMBER}")
+        found = arrival.refused(judged, query_of(self.definition)).only(NUMBER, arrival.LATE, VERSION)
+        # the version is no part of the query: each refresh has another, and would compile another text
+        return self.connection.query(f"SELECT * FROM ({self._sql(found)}) WHERE {VERSION} > {after} ORDER BY {NUMBER}")
 
     def newest(self) -> int | None:
         """Return the largest time of the rows that pass the filter; they need :func:`counting` columns alone."""

@@ -91,12 +91,13 @@ def accepted(found: Query) -> Query:
     return found.where(f"{LATE} IS NULL").without(LATE)
 
 
-def refused(found: Query, e: EngineQuery, after: int) -> Query:
-    """Return the rows of :func:`judged` that arrived after a version and do not count."""
+def refused(found: Query, e: EngineQuery, after: int | None = None) -> Query:
+    """Return the rows of :func:`judged` that do not count, and arrived after a version if one is given."""
     if e.params.arrival == "sessions":  # in no window, but they advance time: the query has them
         outside = f"CASE WHEN {is_outside_sql(e.params)} THEN 'outside of the trading sessions' END"
         found = found.add((LATE, f"coalesce({LATE}, {outside})"))
-    return found.where(f"{LATE} IS NOT NULL AND {VERSION} > {after}")
+    late = found.where(f"{LATE} IS NOT NULL")
+    return late if after is None else late.where(f"{VERSION} > {after}")
 
 
 def looks_at_all(params: Any) -> bool:
