@@ -138,23 +138,23 @@ class CountedRows(Struct, frozen=True):
             self._arrive(self._of_keys(keys), place, only)
             return arrival.judged(self._rows, e, at, marks)
         is_by_days = looks_at_all(self.definition) and e.params.force_trigger_time is None
-        if keys and is_by_days and (found := self._judged_by_days(at, keys, place)) is not None:
+        if keys and is_by_days and (found := self.judged_by_days(at, keys, place)) is not None:
             return found
         self._arrive(self.prepared, place)
         return arrival.judged(self._rows, e, at)
 
-    def _judged_by_days(self, at: ClosingClock, keys: str, place: str) -> Query | None:
+    def judged_by_days(self, at: ClosingClock, keys: str, place: str) -> Query | None:
         """Return the rows of some keys, and of few others, with why they are late; None where rows of all others decide that."""
         e, arrived = query_of(self.definition), {ARRIVED: self._numbered(self.prepared, "0")}
-        told = arrival.days_told(self._rows, e)
-        marks = self._marks(arrival.later(self._newest(arrival.days_of_commits(told), "day")))
-        records = self._sql(arrival.records(told, e, marks), arrived)
+        placed = arrival.days_with_sessions(self._rows, e)
+        marks = self._marks(arrival.later(self._newest(arrival.days_of_commits(placed), "day")))
+        records = self._sql(arrival.records(placed, e, marks), arrived)
         names = ", ".join(map(quoted, self.forms.keys))
         few = f"SELECT {names} FROM ({records})"
         self.connection.register(_FEW, self.connection.query(f"{few} UNION {keys}"))
         self._arrive(self._of_keys(f"SELECT {names} FROM {_FEW}"), place)
         judged = arrival.judged(self._rows, e, at)
-        late = arrival.records(arrival.days_told(judged, e), e, marks).where(f"{arrival.LATE} IS NOT NULL")
+        late = arrival.records(arrival.days_with_sessions(judged, e), e, marks).where(f"{arrival.LATE} IS NOT NULL")
         return None if self.connection.query(self._sql(late)).num_rows else judged
 
     def _of_keys(self, keys: str) -> str:

@@ -107,7 +107,7 @@ def looks_at_all(params: Any) -> bool:
     return params.arrival == "sessions" and bool(params.key_purge_daily)
 
 
-def days_told(rows: Query, e: EngineQuery) -> Query:
+def days_with_sessions(rows: Query, e: EngineQuery) -> Query:
     """Return the rows that arrived on days with sessions, with the day of each.
 
     They are what :func:`judged` looks at of rows of other keys, where keys are forgotten daily.
@@ -117,12 +117,12 @@ def days_told(rows: Query, e: EngineQuery) -> Query:
 
 
 def days_of_commits(rows: Query) -> Query:
-    """Return (``_version``, last day) of each commit, of the rows of :func:`days_told`."""
+    """Return (``_version``, last day) of each commit, of the rows of :func:`days_with_sessions`."""
     return rows.group([VERSION], [("day", f"max({DAY})")])
 
 
 def records(rows: Query, e: EngineQuery, marks: Query) -> Query:
-    """Return those of the rows of :func:`days_told` whose day is later than that of every row which arrived before.
+    """Return those of the rows of :func:`days_with_sessions` whose day is later than that of every row which arrived before.
 
     Where each of them is accepted, no other row of another key decides which rows are late: the last day of the rows that were
     accepted before a row is that of one of them.
