@@ -8,7 +8,6 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from msgspec import Struct
@@ -24,17 +23,16 @@ from materializer.lake.capture.changed_rows import Keep, changed_in, changed_row
 from materializer.lake.capture.feed import MAX_CHANGE_FILES
 from materializer.lake.capture.int96 import why_misread
 from materializer.lake.extent import file_bounds, instants_of, time_column
-from materializer.lake.failures import failure, is_of_storage, translated
+from materializer.lake.failures import failure, is_of_storage
 from materializer.lake.features import features_of, has_old_times, is_typed_by_others
 from materializer.lake.hostile import refuse_irregular
 from materializer.lake.key_rows import having_keys, is_of_keys, values_of
 from materializer.lake.keys import Within
-from materializer.lake.predicates import SpanIndex, inside
+from materializer.lake.predicates import SpanIndex
 from materializer.lake.reads import ReadTable, table_at
-from materializer.lake.rows import row_count, size_of
 from materializer.lake.span_rows import ReadLimit, ReadLimitError, rows_of_spans, scan_spans
 from materializer.lake.statistics import TimeColumn
-from materializer.lake.table import DeltaFolder, open_table
+from materializer.lake.table import DeltaFolder
 from materializer.lake.types import columns_of
 
 if TYPE_CHECKING:
@@ -428,36 +426,3 @@ def _dataset(table: DeltaTable, path: str, wanted: Mapping[str, int]) -> _Files 
     table_id = str(table.metadata().id)
     keys = [(table_id, name, wanted[name]) for name in names]
     return _Files(dataset, keys, system) if len(names) == len(wanted) else None
-
-
-def read_small_kept(
-    path: str,
-    version: int,
-    columns: Sequence[str],
-    *,
-    since: SpanSet | None,
-    time_type: TimeType,
-    max_rows: int,
-    max_bytes: int,
-) -> pa.Table | None:
-    """Return stored result rows; None if Spark has to read them.
-
-    Args:
-        path: A partials table of an engine.
-        version: The version of the table.
-        columns: Columns to return.
-        since: Only rows whose slice is in these spans, and rows that are not final; None for all.
-        time_type: Type of ``slice``.
-        max_rows: Maximum number of rows of the table.
-        max_bytes: Maximum size of its files.
-    """
-    rows, size = row_count(path), size_of(path)
-    if rows is None or rows > max_rows or size > max_bytes:
-        return None
-    wanted = list(dict.fromkeys([*columns, "slice", "is_final"]))
-    with translated(path, "reading"):
-        rows = plain(open_table(path, version).to_pyarrow_table(columns=wanted))
-    if since is not None:
-        is_inside = mask(inside(instants_of(rows["slice"], time_type), since))
-        rows = rows.filter(pc.or_(pc.invert(rows["is_final"]), is_inside))
-    return rows.select(list(columns))
