@@ -37,3 +37,11 @@ def mask(found: Any) -> pa.BooleanArray:
 
     bits = np.packbits(np.asarray(found, dtype=bool), bitorder="little")
     return pa.Array.from_buffers(pa.bool_(), len(found), [None, pa.py_buffer(bits)])
+
+
+def numbers(count: int) -> pa.Int64Array:
+    """Return the numbers from zero to *count*; ``pa.array`` makes a Python object of each."""
+    import numpy as np
+    import pyarrow as pa
+
+    return pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(np.arange(count, dtype=np.int64))])

@@ -19,12 +19,17 @@ from materializer.core.compiled.definition import SLICE, Definition, key_column
 from materializer.core.engines.base import WindowEngine
 from materializer.core.engines.ranges import NO_TIME, StoredOfKey, StoredResult
 from materializer.core.engines.work import ChangedKeys, Key, frozen, joined
+from materializer.core.spec.spec import TimeType
 from materializer.core.time.spans import EVERYTHING, NEG_INF, POS_INF, Span, SpanSet
-from materializer.lake.arrow import mask
+from materializer.lake.arrow import mask, plain
 from materializer.lake.extent import instants_of
+from materializer.lake.failures import translated
 from materializer.lake.key_rows import codes_of
 from materializer.lake.keys import why_not_recorded
-from materializer.lake.local_read import read_rows_of_keys, read_small_changes, read_small_kept, read_small_rows
+from materializer.lake.local_read import read_rows_of_keys, read_small_changes, read_small_rows
+from materializer.lake.predicates import inside
+from materializer.lake.rows import row_count, size_of
+from materializer.lake.table import open_table
 
 STORED: Final = ("w_start", "w_end", "first_t", "last_t", "is_final", "n")
 """The columns of a :class:`StoredResult`."""
@@ -223,7 +228,7 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
 def keys_over(budget: Budget, definition: Definition, path: str, version: int, spans: SpanSet) -> list[Key] | None:
     """Return the keys that have stored results in *spans*; None if Spark has to look."""
     names = [key_column(k.name) for k in definition.spec.keys]
-    rows = read_small_kept(
+    rows = _read_small_kept(
         path,
         version,
         [*names, "w_start", "w_end"],
@@ -335,7 +340,7 @@ def small_table(
     budget: Budget, definition: Definition, path: str, version: int, columns: Sequence[str], since: SpanSet | None
 ) -> pa.Table | None:
     """Return the stored results of a small table; None if Spark has to find the wanted rows."""
-    return read_small_kept(
+    return _read_small_kept(
         path,
         version,
         columns,
@@ -344,6 +349,39 @@ def small_table(
         max_rows=budget.passed,
         max_bytes=budget.bytes,
     )
+
+
+def _read_small_kept(
+    path: str,
+    version: int,
+    columns: Sequence[str],
+    *,
+    since: SpanSet | None,
+    time_type: TimeType,
+    max_rows: int,
+    max_bytes: int,
+) -> pa.Table | None:
+    """Return stored result rows; None if Spark has to read them.
+
+    Args:
+        path: A partials table of an engine.
+        version: The version of the table.
+        columns: Columns to return.
+        since: Only rows whose slice is in these spans, and rows that are not final; None for all.
+        time_type: Type of ``slice``.
+        max_rows: Maximum number of rows of the table.
+        max_bytes: Maximum size of its files.
+    """
+    rows, size = row_count(path), size_of(path)
+    if rows is None or rows > max_rows or size > max_bytes:
+        return None
+    wanted = list(dict.fromkeys([*columns, "slice", "is_final"]))
+    with translated(path, "reading"):
+        rows = plain(open_table(path, version).to_pyarrow_table(columns=wanted))
+    if since is not None:
+        is_inside = mask(inside(instants_of(rows["slice"], time_type), since))
+        rows = rows.filter(pc.or_(pc.invert(rows["is_final"]), is_inside))
+    return rows.select(list(columns))
 
 
 def _order(definition: Definition) -> list[str]:

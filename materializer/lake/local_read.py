@@ -8,7 +8,6 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from msgspec import Struct
@@ -16,25 +15,24 @@ from pyarrow import fs
 
 from materializer.core.engines.work import Key
 from materializer.core.spec.spec import TimeType
-from materializer.core.time.spans import EVERYTHING, SpanSet
+from materializer.core.time.spans import SpanSet
 from materializer.errors import MaterializerError, StorageError
 from materializer.lake import places
 from materializer.lake.arrow import mask, plain
-from materializer.lake.capture.changed_rows import changed_in, changed_rows, some_changed_rows
+from materializer.lake.capture.changed_rows import Keep, changed_in, changed_rows, some_changed_rows
 from materializer.lake.capture.feed import MAX_CHANGE_FILES
 from materializer.lake.capture.int96 import why_misread
 from materializer.lake.extent import file_bounds, instants_of, time_column
-from materializer.lake.failures import failure, is_of_storage, translated
+from materializer.lake.failures import failure, is_of_storage
 from materializer.lake.features import features_of, has_old_times, is_typed_by_others
 from materializer.lake.hostile import refuse_irregular
 from materializer.lake.key_rows import having_keys, is_of_keys, values_of
 from materializer.lake.keys import Within
-from materializer.lake.predicates import SpanIndex, inside
+from materializer.lake.predicates import SpanIndex
 from materializer.lake.reads import ReadTable, table_at
-from materializer.lake.rows import row_count, size_of
 from materializer.lake.span_rows import ReadLimit, ReadLimitError, rows_of_spans, scan_spans
 from materializer.lake.statistics import TimeColumn
-from materializer.lake.table import DeltaFolder, open_table
+from materializer.lake.table import DeltaFolder
 from materializer.lake.types import columns_of
 
 if TYPE_CHECKING:
@@ -76,7 +74,8 @@ def read_small_changes(
     *,
     max_rows: int,
     max_bytes: int,
-    keep: Callable[[pa.Table], pa.Table] | None = None,
+    keep: Keep | None = None,
+    again: bool = False,
 ) -> pa.Table | None:
     """Return the changed rows of (after, upto] with every image; None if Spark has to read them.
 
@@ -87,7 +86,8 @@ def read_small_changes(
         columns: Columns to return, in addition to ``_change_type``.
         max_rows: Maximum number of rows in the files that hold the changes, by their statistics.
         max_bytes: Maximum size of these files.
-        keep: Returns those of the rows of a file that are wanted; None for all.
+        keep: What is wanted of the rows of a file; None for all.
+        again: Whether they are read again soon, by this reader.
     """
     folder = DeltaFolder.at(path)
     run = folder.commits(after, upto)
@@ -111,9 +111,10 @@ def read_small_changes(
         if why_misread(path, after, run, columns_of(table.schema().to_json()), columns):
             return None
         wanted = [*columns, "_change_type"]
-        rows = (
-            some_changed_rows(table, path, run, wanted, keep) if keep else changed_rows(table, path, run, wanted, most)
-        )
+        if keep is None:
+            rows = changed_rows(table, path, run, wanted, most, again=again)
+        else:
+            rows = some_changed_rows(table, path, run, wanted, keep)
     return None if rows.num_rows > max_rows else rows
 
 
@@ -223,9 +224,10 @@ def read_rows_of_keys(
         open_column: A column of truth values; rows of which it is false are returned wherever they lie.
     """
     with DeltaFolder.at(path).reading(version) as table:
-        time_of = time_column(table, time, time_type)
-        around = SpanSet.of(EVERYTHING) if open_column else spans
-        files = _files_of(table, path, columns, around, time_of, max_opened, 1 << 62, values_of(names, keys))
+        time_of, within = time_column(table, time, time_type), values_of(names, keys)
+        # many files have results that are final only, and say so
+        also = {**within, open_column: frozenset([False])} if open_column else None
+        files = _files_of(table, path, columns, spans, time_of, max_opened, 1 << 62, within, also)
     if files is None or any(has_old_times(f.metadata) for f in files.rows.get_fragments()):
         return None
     dataset = files.rows
@@ -360,28 +362,38 @@ def _files_of(
     max_rows: int,
     max_bytes: int,
     within: Within | None,
+    also: Within | None = None,
 ) -> _Files | None:
-    """Return the files that may contain rows of *spans*, all without them; None if Spark has to read them."""
-    found = _names_of(table, columns, spans, time, within)
+    """Return the files that may contain rows of *spans*, all without them, or rows of *also*; None if Spark has to read them."""
+    found = _names_of(table, columns, spans, time, within, also)
     if found is None or found[1] > max_rows or sum(found[0].values()) > max_bytes:
         return None
     return _dataset(table, path, found[0])
 
 
 def _names_of(
-    table: DeltaTable, columns: Sequence[str], spans: SpanSet | None, time: TimeColumn, within: Within | None
+    table: DeltaTable,
+    columns: Sequence[str],
+    spans: SpanSet | None,
+    time: TimeColumn,
+    within: Within | None,
+    also: Within | None = None,
 ) -> tuple[dict[str, int], int] | None:
-    """Return the files that may contain rows of *spans*, by name with their sizes, and their rows; None as for :func:`files_inside`."""
+    """Return the files that may contain rows of *spans*, by name with their sizes, and their rows; None as for :func:`files_inside`.
+
+    Those are added that may have rows with the values of *also* wherever these lie; *also* has all values of *within*.
+    """
     if features_of(table).obstacle:
         return None
     wanted: dict[str, int] = {}
     rows, hull = 0, None if spans is None else spans.hull
+    anywhere = set() if also is None else {name for name, _, _ in file_bounds(table, time, also)}
     for name, bytes_, bounds in file_bounds(table, time, within):
         if bounds.rows is None:
             return None
         is_near = bounds.span is not None and hull is not None and bounds.span & hull is not None
         is_inside = spans is None or (is_near and bounds.span is not None and spans & SpanSet.of(bounds.span))
-        if is_inside or not bounds.is_known:
+        if is_inside or not bounds.is_known or name in anywhere:
             wanted[name] = bytes_
             rows += bounds.rows
     return None if is_typed_by_others(table, columns) else (wanted, rows)
@@ -414,36 +426,3 @@ def _dataset(table: DeltaTable, path: str, wanted: Mapping[str, int]) -> _Files 
     table_id = str(table.metadata().id)
     keys = [(table_id, name, wanted[name]) for name in names]
     return _Files(dataset, keys, system) if len(names) == len(wanted) else None
-
-
-def read_small_kept(
-    path: str,
-    version: int,
-    columns: Sequence[str],
-    *,
-    since: SpanSet | None,
-    time_type: TimeType,
-    max_rows: int,
-    max_bytes: int,
-) -> pa.Table | None:
-    """Return stored result rows; None if Spark has to read them.
-
-    Args:
-        path: A partials table of an engine.
-        version: The version of the table.
-        columns: Columns to return.
-        since: Only rows whose slice is in these spans, and rows that are not final; None for all.
-        time_type: Type of ``slice``.
-        max_rows: Maximum number of rows of the table.
-        max_bytes: Maximum size of its files.
-    """
-    rows, size = row_count(path), size_of(path)
-    if rows is None or rows > max_rows or size > max_bytes:
-        return None
-    wanted = list(dict.fromkeys([*columns, "slice", "is_final"]))
-    with translated(path, "reading"):
-        rows = plain(open_table(path, version).to_pyarrow_table(columns=wanted))
-    if since is not None:
-        is_inside = mask(inside(instants_of(rows["slice"], time_type), since))
-        rows = rows.filter(pc.or_(pc.invert(rows["is_final"]), is_inside))
-    return rows.select(list(columns))

@@ -28,7 +28,7 @@ FOLDER: Final = "compiled"
 NAME: Final = "texts.json"
 MOST_TEXTS: Final = 4_096
 """Texts that are remembered, the last ones that were compiled."""
-MOST_LENGTH: Final = 4_000
+MOST_LENGTH: Final = 12_000
 """Characters of a text and of its form; longer ones are compiled each time."""
 
 

@@ -229,8 +229,12 @@ class Results(Struct, frozen=True):
         self.connection.register("rows", self._raw(reader, source, version, work, self._spans(work)))
         below = Below(self.connection, self.definition, self.forms, work)
         below.read(reader, partials, stored)
+        keys = ""
+        if work.parts is not None:
+            self.connection.register(_PARTS, self._part_rows(work.parts))
+            keys = self._keys_of_parts()
         is_judged = self.definition.spec.lateness != "recompute"
-        prepared = self._rows.accepted(work.at) if is_judged else self._rows.prepared
+        prepared = self._rows.accepted(work.at, keys) if is_judged else self._rows.prepared
         engine = self.definition.engine
         last = None if engine is None or work.since == NEG_INF else engine.params.lasts_from(work.since)
         if last is not None:  # what ended below the frozen boundary does not count
@@ -238,7 +242,6 @@ class Results(Struct, frozen=True):
         if work.parts is None:
             sql = below.going_on(f"SELECT *, 0 AS {PART}, NULL::BIGINT AS {KNOWN} FROM ({prepared})")
         else:
-            self.connection.register(_PARTS, self._part_rows(work.parts))
             sql = self._in_parts(prepared, below.carried)
         sql = f"SELECT *, row_number() OVER () AS {NUMBER} FROM ({sql})"
         # the rows that count are made once, because they are counted, too
@@ -309,6 +312,14 @@ class Results(Struct, frozen=True):
         columns |= {f"mz_p_{i}": pa.array([p.key[i] for p in parts]) for i in range(len(self._keys))}
         columns |= {f"mz_c_{i}": pa.array([p.carry[i][1] for p in parts]) for i in range(len(parts[0].carry))}
         return pa.table(columns)
+
+    def _keys_of_parts(self) -> str:
+        """Return SQL of the keys of the parts; "" without keys."""
+        kinds = [self.forms.partials[key_column(k.name)].duck for k in self.definition.spec.keys]
+        typed = [
+            f"CAST(mz_p_{i} AS {kind}) AS {name}" for i, (name, kind) in enumerate(zip(self._keys, kinds, strict=True))
+        ]
+        return f"SELECT DISTINCT {', '.join(typed)} FROM {_PARTS}" if typed else ""
 
     def _same_keys(self, side: str) -> list[str]:
         kinds = [self.forms.partials[key_column(k.name)].duck for k in self.definition.spec.keys]

@@ -222,17 +222,17 @@ class LocalExecutor(LocalReader):
         Raises:
             NotLocal: If Spark has to look.
         """
-        from materializer.local.arrival import CountedRows, has_watermark
+        from materializer.local.arrival import CountedRows, counting, has_watermark
         from materializer.local.connection import opened
 
         forms = self._known_forms(definition)
-        columns, time = list(forms.columns), definition.spec.time_column
+        time = definition.spec.time_column
         is_submitted = definition.spec.lateness != "recompute" and has_watermark(definition)
         with bugs_left_to_spark(), opened(self.memory) as connection:
             if is_submitted:
-                rows = self.read_arrivals(definition, source.path, -1, version, columns, None)
+                rows = self.read_arrivals(definition, source.path, -1, version, list(forms.columns), None)
             else:
-                everywhere = SpanSet.of(EVERYTHING)
+                columns, everywhere = counting(definition, forms), SpanSet.of(EVERYTHING)
                 rows = self.read(source.path, version, columns, everywhere, time, definition.time_type)
             connection.register("rows", rows)
             known = CountedRows(connection, definition, forms, "rows")
@@ -252,6 +252,7 @@ class LocalExecutor(LocalReader):
 
         from materializer.core.engines.engine_query import VERSION
         from materializer.core.engines.queries.arrival import LATE
+        from materializer.lake.arrow import numbers
         from materializer.lake.table import DeltaFolder
         from materializer.lake.types import columns_of
         from materializer.local.arrival import COMMIT, PLACE, CountedRows, keys_of
@@ -269,7 +270,7 @@ class LocalExecutor(LocalReader):
                 keys = keys_of(definition, new)
                 rows.append(self.read_arrivals(definition, source.path, -1, after, list(forms.columns), keys))
             known = pa.concat_tables(rows)
-            connection.register("rows", known.append_column(PLACE, pa.array(range(known.num_rows))))
+            connection.register("rows", known.append_column(PLACE, numbers(known.num_rows)))
             found = CountedRows(connection, definition, forms, "rows").refused(at, after)
         late = new.select(every).take(found[NUMBER])
         return columns, late.append_column("_reason", found[LATE]).append_column("_version", found[VERSION])

@@ -307,7 +307,7 @@ def _check_query(definition: Definition, forms: Forms, typed: _Typing) -> None:
         e = query_of(definition)
         marks = arrival.marked() if e.params.arrival == "watermark" else None
         judged = arrival.judged(arrived_rows(definition, forms), e, ClosingClock(0, 0, 0), marks)
-        rendered(arrival.refused(judged, e, 0))
+        rendered(arrival.refused(judged, e))
         hidden |= hidden_in(judged)
     if taken := hidden & {name.lower() for name in forms.columns}:
         raise NotLocal(f"a column with the name {min(taken)}, which its query has, too")

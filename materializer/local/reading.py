@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from materializer.core.engines.work import Key, KeySlices
+    from materializer.lake.capture.changed_rows import Keep
     from materializer.lake.keys import Within
 
 
@@ -126,7 +127,9 @@ class LocalReader(Struct):
         at: str,
         time_type: TimeType,
         images: Sequence[str] | None = None,
-        keep: Callable[[pa.Table], pa.Table] | None = None,
+        keep: Keep | None = None,
+        *,
+        again: bool = False,
     ) -> pa.Table:
         """Return the changed rows of (after, upto] in some spans of a table.
 
@@ -139,7 +142,8 @@ class LocalReader(Struct):
             at: The time column.
             time_type: The type of that column.
             images: The images of rows that are returned; None where rows were only added.
-            keep: Returns those of the rows of a file that are wanted; None for all.
+            keep: What is wanted of the rows of a file; None for all.
+            again: Whether they are read again soon.
 
         Raises:
             NotLocal: If Spark has to read them, or rows were not only added.
@@ -149,7 +153,9 @@ class LocalReader(Struct):
         from materializer.lake.local_read import read_small_changes
         from materializer.lake.span_rows import rows_of_spans
 
-        found = read_small_changes(path, after, upto, columns, max_rows=self.rows, max_bytes=self.size, keep=keep)
+        found = read_small_changes(
+            path, after, upto, columns, max_rows=self.rows, max_bytes=self.size, keep=keep, again=again
+        )
         if found is None:
             raise NotLocal("changes that only Spark can read, or more of them than were expected")
         rows = rows_of_spans(found if images is None else with_images(found, images), spans, at, time_type)
@@ -177,6 +183,7 @@ class LocalReader(Struct):
             keys: Rows of other keys are not wanted; None for all keys.
         """
         from materializer.lake.arrow import mask
+        from materializer.lake.capture.changed_rows import Keep
         from materializer.lake.key_rows import is_of_keys
         from materializer.lake.keys import why_not_recorded
 
@@ -184,12 +191,13 @@ class LocalReader(Struct):
         everywhere, wanted = SpanSet.of(EVERYTHING), [*columns, "_commit_version"]
         found = [name for name in names if name]
         if keys is None or not found or len(found) < len(names) or why_not_recorded(definition):
-            return self.read_changes(path, after, upto, wanted, everywhere, *at, CAME)
+            return self.read_changes(path, after, upto, wanted, everywhere, *at, CAME, again=after < 0)
         known = list(keys)
 
-        def keep(rows: pa.Table) -> pa.Table:
+        def of_keys(rows: pa.Table) -> pa.Table:
             return rows.filter(mask(is_of_keys([rows[name] for name in found], known)))
 
+        keep = Keep((*found, frozenset(known)), of_keys)
         return self.read_changes(path, after, upto, wanted, everywhere, *at, CAME, keep)
 
     def read_below(

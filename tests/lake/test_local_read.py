@@ -302,3 +302,24 @@ def test_what_the_disk_refuses_is_not_left_to_spark(many: int) -> None:
         assert read(Path(folder)) is None
         part.unlink()
         assert read(Path(folder)) is None
+
+
+def test_files_whose_rows_are_all_final_are_not_opened_for_those_that_are_open(tmp_path: Path) -> None:
+    """
+    Rows that are not final are wanted wherever they lie; the statistics of a file say whether it may have one.
+    """
+    path = str(tmp_path)
+    for day, finals in enumerate(([True, True], [True, False], [True, True])):
+        more = {"k": pa.array([1, 1]), "is_final": pa.array(finals)}
+        write_deltalake(path, rows(range(24 * day, 24 * day + 2), **more), mode="append")
+    last = SpanSet.of(Span(START + 48 * HOUR, POS_INF))
+
+    def found(max_opened: int) -> list[int] | None:
+        limits = {"max_rows": 9, "max_bytes": 1 << 20, "max_opened": max_opened, "open_column": "is_final"}
+        read_ = read_rows_of_keys(
+            path, 2, ["v"], last, [(1,)], ["k"], time="ts", time_type=TimeType.TIMESTAMP, **limits
+        )
+        return None if read_ is None else sorted(read_["v"].to_pylist())
+
+    assert [25, 48, 49] == found(4)
+    assert found(3) is None

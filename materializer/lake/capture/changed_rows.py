@@ -46,11 +46,13 @@ def are_read(table: DeltaTable, path: str, run: Sequence[Commit]) -> bool:
     return bool(parts) and all(_key(c) in parts for c in run if c.is_data_change)
 
 
-def _name_of_parts(table: DeltaTable) -> Hashable:
+def _name_of_parts(table: DeltaTable) -> tuple[Hashable, ...]:
     return "changed rows", str(table.metadata().id), table.schema().to_json()
 
 
-def changed_rows(table: DeltaTable, path: str, run: Sequence[Commit], columns: Sequence[str], most: int) -> pa.Table:
+def changed_rows(
+    table: DeltaTable, path: str, run: Sequence[Commit], columns: Sequence[str], most: int, *, again: bool = False
+) -> pa.Table:
     """Return the changed rows of a run of versions; a block reads those of each version once.
 
     Args:
@@ -59,6 +61,7 @@ def changed_rows(table: DeltaTable, path: str, run: Sequence[Commit], columns: S
         run: Neighbouring commits.
         columns: Columns of the source, ``_change_type`` and ``_commit_version``.
         most: The most rows that the run may have.
+        again: Whether the block reads them again, and remembers what fits even for one reader.
 
     Raises:
         DeltaError: If the library cannot read the feed.
@@ -84,7 +87,8 @@ def changed_rows(table: DeltaTable, path: str, run: Sequence[Commit], columns: S
     for part, versions in wanted.items():
         rows = shared.rows(part, columns)
         if rows is None:
-            shared.forget(part)
+            if part.versions <= versions:
+                shared.forget(part)
             missing += [c for c in changed if c.version in versions]
         else:
             found.append(_of_versions(rows, part.versions, versions).select(list(columns)))
@@ -92,7 +96,7 @@ def changed_rows(table: DeltaTable, path: str, run: Sequence[Commit], columns: S
         missing.sort(key=lambda c: c.version)
         others = shared.columns if shared.is_shared and shared.has_room(most, 0) else []
         rows = _widely(table, path, missing, columns, [name for name, _ in columns_of(schema) if name in others])
-        if shared.is_shared or rows.num_rows <= MOST_ROWS:
+        if again or shared.is_shared or rows.num_rows <= MOST_ROWS:
             part = _Part(frozenset(c.version for c in missing))
             shared.remember(part, rows)
             parts.update((_key(c), part) for c in missing)
@@ -101,22 +105,52 @@ def changed_rows(table: DeltaTable, path: str, run: Sequence[Commit], columns: S
 
 
 def some_changed_rows(
-    table: DeltaTable, path: str, run: Sequence[Commit], columns: Sequence[str], keep: Callable[[pa.Table], pa.Table]
+    table: DeltaTable, path: str, run: Sequence[Commit], columns: Sequence[str], keep: Keep
 ) -> pa.Table:
     """Return some of the changed rows of a run; a file is left behind before the next one is read.
 
-    The errors are those of :func:`changed_rows`.
+    A block that reads the same rows of the same versions again, or of some of them, is given what it remembers. The errors are
+    those of :func:`changed_rows`.
 
     Args:
         table: The source, opened at the last version of the run.
         path: Its path.
         run: Neighbouring commits.
         columns: Columns of the source, ``_change_type`` and ``_commit_version``.
-        keep: Returns those of the rows of a file that are wanted.
+        keep: What is wanted of the rows of a file.
     """
-    changed = [c for c in run if c.is_data_change]
+    shared, changed = table_at(path), [c for c in run if c.is_data_change]
+    nothing: dict[Hashable, _Part] = {}
+    parts = nothing if shared is None else shared.fact((*_name_of_parts(table), keep.name), lambda: nothing)
+    known = {parts.get(_key(c)) for c in changed}
+    part = known.pop() if len(known) == 1 else None
+    if shared is not None and part is not None and (rows := shared.rows(part, columns)) is not None:
+        return _of_versions(rows, part.versions, {c.version for c in changed}).select(list(columns))
     _refuse_irregular(path, changed)
-    found = []
+    rows = _some_read(table, path, run, columns, keep.of)
+    if shared is not None and changed:
+        part = _Part(frozenset(c.version for c in changed))
+        shared.remember(part, rows)
+        parts.update((_key(c), part) for c in changed)
+    return rows
+
+
+class Keep(Struct, frozen=True):
+    """What is wanted of changed rows.
+
+    Args:
+        name: Names it: the same rows are wanted under the same name.
+        of: Returns those of the rows of a file that are wanted.
+    """
+
+    name: Hashable
+    of: Callable[[pa.Table], pa.Table]
+
+
+def _some_read(
+    table: DeltaTable, path: str, run: Sequence[Commit], columns: Sequence[str], keep: Callable[[pa.Table], pa.Table]
+) -> pa.Table:
+    changed, found = [c for c in run if c.is_data_change], []
     for is_added, some in groupby(changed, key=lambda c: not (c.change_files or c.removes or c.metadata)):
         commits = list(some)
         rows = inserted_rows(table, path, commits, columns, keep) if is_added else None
@@ -137,8 +171,9 @@ def _footer_rows(path: str, name: str) -> int:
 
 
 def with_images(rows: pa.Table, images: Sequence[str]) -> pa.Table:
-    """Return the changed rows of some images."""
-    return rows.filter(pc.is_in(rows["_change_type"], pa.array(images)))
+    """Return the changed rows of some images; where all are, nothing is copied."""
+    is_wanted = pc.is_in(rows["_change_type"], pa.array(images))
+    return rows if pc.all(is_wanted).as_py() else rows.filter(is_wanted)
 
 
 class _Part(Struct, frozen=True, eq=False):

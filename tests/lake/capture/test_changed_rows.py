@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from materializer.lake.arrow import plain
-from materializer.lake.capture.changed_rows import MOST_ROWS, changed_rows, inserted_rows
+from materializer.lake.capture.changed_rows import MOST_ROWS, Keep, changed_rows, inserted_rows, some_changed_rows
 from materializer.lake.capture.int96 import why_misread
 from materializer.lake.log import Commit, commits
 from materializer.lake.reads import Reader, SharedReads
@@ -83,9 +83,11 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     """Return a list to which each reading of changed rows adds its versions."""
     found: list[tuple[int, int]] = []
 
-    def called(table: DeltaTable, path: str, run: Sequence[Commit], columns: Sequence[str]) -> pa.Table | None:
+    def called(
+        table: DeltaTable, path: str, run: Sequence[Commit], columns: Sequence[str], *keep: Any
+    ) -> pa.Table | None:
         found.append((run[0].version, run[-1].version))
-        return inserted_rows(table, path, run, columns)
+        return inserted_rows(table, path, run, columns, *keep)
 
     monkeypatch.setattr("materializer.lake.capture.changed_rows.inserted_rows", called)
     return found
@@ -201,3 +203,44 @@ def test_columns_with_any_name_are_read(tmp_path: Path) -> None:
     write_deltalake(path, rows, mode="append")
 
     assert read(path, 0, 1, names) == {(*range(len(names)), "insert", 1): 1}
+
+
+def of_key(key: str) -> Keep:
+    """Return what keeps the rows of a key."""
+    return Keep(key, lambda rows: rows.filter(pc.equal(rows["k"], key)))
+
+
+def test_the_rows_of_some_keys_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    One reader reads what arrived to compute, and what arrived before for the quarantine; other keys and other columns are read.
+    """
+    path, found = filled(tmp_path, 4), counted(monkeypatch)
+    with SharedReads().together([Reader("a", path, ["v"])]):
+        table = DeltaTable(path)
+
+        def kept(upto: int, key: str, *columns: str) -> list[int]:
+            run = commits(path, -1, upto)
+            rows = some_changed_rows(table, path, run, [*columns, *KINDS], of_key(key))
+            assert [*columns, *KINDS] == rows.column_names
+            return sorted(rows["v"].to_pylist())
+
+        assert list(range(12)) == kept(4, "a", "k", "v")
+        assert list(range(9)) == kept(3, "a", "v", "k")
+        assert [(1, 4)] == found
+        assert [] == kept(4, "b", "k", "v")
+        assert list(range(12)) == kept(4, "a", "k", "v", "ts")
+        assert 3 * [(1, 4)] == found
+
+
+def test_what_is_read_again_is_remembered_for_one_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    However many rows they are, if they fit; more columns of a few versions do not make it forget the others.
+    """
+    monkeypatch.setattr("materializer.lake.capture.changed_rows.MOST_ROWS", 5)
+    path, found = filled(tmp_path, 4), counted(monkeypatch)
+    with SharedReads().together([Reader("a", path, ["v"])]):
+        table = DeltaTable(path)
+        for again, after, columns in ((True, -1, ["v"]), (False, 3, ["v", "k"]), (False, -1, ["v"])):
+            rows = changed_rows(table, path, commits(path, after, 4), [*columns, *KINDS], 1000, again=again)
+            assert sorted(range(max(after, 0) * 3, 12)) == sorted(rows["v"].to_pylist())
+    assert [(1, 4), (4, 4)] == found

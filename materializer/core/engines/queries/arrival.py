@@ -91,12 +91,13 @@ def accepted(found: Query) -> Query:
     return found.where(f"{LATE} IS NULL").without(LATE)
 
 
-def refused(found: Query, e: EngineQuery, after: int) -> Query:
-    """Return the rows of :func:`judged` that arrived after a version and do not count."""
+def refused(found: Query, e: EngineQuery, after: int | None = None) -> Query:
+    """Return the rows of :func:`judged` that do not count, and arrived after a version if one is given."""
     if e.params.arrival == "sessions":  # in no window, but they advance time: the query has them
         outside = f"CASE WHEN {is_outside_sql(e.params)} THEN 'outside of the trading sessions' END"
         found = found.add((LATE, f"coalesce({LATE}, {outside})"))
-    return found.where(f"{LATE} IS NOT NULL AND {VERSION} > {after}")
+    late = found.where(f"{LATE} IS NOT NULL")
+    return late if after is None else late.where(f"{VERSION} > {after}")
 
 
 def looks_at_all(params: Any) -> bool:
@@ -104,6 +105,48 @@ def looks_at_all(params: Any) -> bool:
     if params.arrival == "watermark" or params.force_trigger_time is not None:
         return True
     return params.arrival == "sessions" and bool(params.key_purge_daily)
+
+
+def days_with_sessions(rows: Query, e: EngineQuery) -> Query:
+    """Return the rows that arrived on days with sessions, with the day of each.
+
+    They are what :func:`judged` looks at of rows of other keys, where keys are forgotten daily.
+    """
+    c = e.params.calendar
+    return rows.add((DAY, day_sql(c, TIME))).where(f"{count_sql(c, DAY)} > 0")
+
+
+def days_of_commits(rows: Query) -> Query:
+    """Return (``_version``, last day) of each commit, of the rows of :func:`days_with_sessions`."""
+    return rows.group([VERSION], [("day", f"max({DAY})")])
+
+
+def records(rows: Query, e: EngineQuery, marks: Query) -> Query:
+    """Return those of the rows of :func:`days_with_sessions` whose day is later than that of every row which arrived before.
+
+    Where each of them is accepted, no other row of another key decides which rows are late: the last day of the rows that were
+    accepted before a row is that of one of them.
+
+    Args:
+        rows: The rows.
+        e: The definition.
+        marks: Commits whose last day is later than all days before, each with the last day before it, as :data:`MARKS` has them.
+    """
+    (version, _), (mark, _) = MARKS
+    near = rows.join(marks, [(VERSION, "<=>", version)], is_small=True).where(f"coalesce({DAY} > {mark}, true)")
+    found = near.over([], [VERSION, *e.arrives_by], _mz_days=f"max({DAY})", frame=_EARLIER)
+    return found.where(f"coalesce({DAY} > _mz_days, true)").only(*rows.names)
+
+
+def later(commits: Iterable[tuple[int, int]]) -> list[tuple[int, int | None]]:
+    """Return the commits whose last day is later than all days before, each with the last day before it: the rows of :data:`MARKS`."""
+    last: int | None = None
+    found = []
+    for version, day in sorted(commits):
+        if last is None or day > last:
+            found.append((version, last))
+            last = day
+    return found
 
 
 def _is_earlier(before: str) -> str:
