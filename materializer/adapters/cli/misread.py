@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
+from enum import Enum
 from typing import Any, Final, get_args
 
 from materializer.errors import UsageError
@@ -60,6 +61,8 @@ def _name(param: Any) -> str:
 
 def _choices(kind: Any) -> Iterator[str]:
     """Yield the texts of a type that takes only these, whatever stands around it."""
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        yield from (str(each.value) for each in kind)
     for each in get_args(kind):
         if isinstance(each, str):
             yield each

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from materializer.core.compiled.definition import Definition
 from materializer.core.printed import Printed, PrintedTable, facts, spans_text
 from materializer.core.spec.spec import TimeType
 from materializer.core.time.instants import Shown, render
@@ -20,11 +21,13 @@ from materializer.core.time.windows import whole_buckets
 from materializer.errors import RetryableError
 from materializer.journal.journal import Journal
 from materializer.journal.state import AggregateState
+from materializer.journal.view import View
 from materializer.lake.extent import files
 from materializer.services.aggregate import Aggregate
 from materializer.services.observe import frozen_bound, raw_form
 from materializer.services.observe.dirty import dirty_at_cursor, reflected
 from materializer.services.observe.observe import Observation
+from materializer.services.protocol.process import Which
 from materializer.spark.runtime.planned import planned
 
 if TYPE_CHECKING:
@@ -138,7 +141,7 @@ class Verifier(Struct):
             SourceDamagedError: If the source can no longer be read at the version that the output reflects.
         """
         began = time.perf_counter()
-        view = self.journal.view()
+        view, published = self._published(name)
         state = view.named(name)
         if state.switch:
             msg = f"the next version of '{state.name}' is being published"
@@ -163,6 +166,7 @@ class Verifier(Struct):
                 aggregate.definition,
                 state.source,
                 aggregate.paths["output"],
+                published,
                 state.cursor,
                 compared,
                 predicate=aggregate.predicate("output", compared),
@@ -182,9 +186,29 @@ class Verifier(Struct):
             rows,
             differing,
             tuple(Difference(d["kind"], d["row"], d["columns"]) for d in found),
-            dict(aggregate.definition.layout.tolerances),
+            _tolerances(aggregate.definition),
             time.perf_counter() - began,
             state.floor,
             aggregate.definition.grid.shown,
             types,
         )
+
+    def _published(self, name: str) -> tuple[View, int]:
+        """Return what the journal says, and the version of the output of which it says that: refreshes may publish meanwhile."""
+        view = self.journal.view()
+        while True:
+            before = self._version(view.named(name))
+            view = self.journal.view()
+            if self._version(view.named(name)) == before:
+                return view, before
+
+    def _version(self, state: AggregateState) -> int:
+        return self.observe(state).head(Which.OUTPUT).version
+
+
+def _tolerances(definition: Definition) -> dict[str, str]:
+    """Return how each measure is compared: within rounding only where its type has fractions that are rounded."""
+    rounded = {name for name, kind in definition.output_columns if "double" in kind or "float" in kind}
+    return {
+        name: "exact" if how == "float" and name not in rounded else how for name, how in definition.layout.tolerances
+    }

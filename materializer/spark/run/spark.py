@@ -395,6 +395,7 @@ class Spark:
         definition: Definition,
         source: SourceIdentity,
         path: str,
+        published_version: int,
         version: int,
         spans: SpanSet,
         *,
@@ -408,13 +409,15 @@ class Spark:
     ) -> Comparison:
         """Compare published rows with the statement as its user typed it; see :mod:`materializer.spark.query.compare`.
 
+        The rows are those of *published_version* of the output at *path*, the source is read at *version*.
         *most_rows* is an upper bound of the raw rows; if it is small, Spark plans the query without stage compilation.
         """
         inside = spans & SpanSet.of(hull) if hull else spans
         # the reference is plain Spark as users have it, so compiled projections stay on
         simply = options.planned_simply(self.spark, compiles=True) if most_rows <= ONE_PARTITION else nullcontext()
         with simply, spoken("comparing with plain Spark", table=source.path, version=version):
-            published = self.spark.read.format("delta").load(path).where(predicate)
+            reader = self.spark.read.format("delta").option("versionAsOf", published_version)
+            published = reader.load(path).where(predicate)
             if definition.engine is not None:
                 at = ClosingClock.of(memory)
                 expected = self.windows.everything(

@@ -15,6 +15,7 @@ HELP = "'materializer {} --help' lists what can be given"
         ("refresh x --executor foo", "--executor: 'foo' is not one of auto, local, spark", HELP.format("refresh")),
         ("refresh x --executor=lokal", "--executor: 'lokal' is not one of auto, local, spark", "did you mean 'local'?"),
         ("export x --format parqet", "--format: 'parqet' is not one of parquet, csv, arrow", "did you mean 'parquet'?"),
+        ("backfill x --order newst", "--order: 'newst' is not one of newest, oldest", "did you mean 'newest'?"),
         ("completion zsch", "SHELL: 'zsch' is not one of bash, zsh, fish", "did you mean 'zsh'?"),
         ("history x --limit many", "--limit: 'many' is no whole number", HELP.format("history")),
         ("history x --limit=1.5", "--limit: '1.5' is no whole number", HELP.format("history")),
