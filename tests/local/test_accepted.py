@@ -38,6 +38,13 @@ def test_a_plain_definition_has_its_types() -> None:
     assert [("double",), ("bigint",)] == [call.types for m in found.spec.measures for call in m.formula.calls]
 
 
+def test_a_source_may_be_named_by_its_path() -> None:
+    """
+    As `delta` and a path in backticks, which stands in no expression.
+    """
+    assert accepted(spec(f"{HEAD}, sum(v) AS s FROM delta.`/data/a b/x.y-z` GROUP BY 1"), NAMES) is not None
+
+
 def test_having_of_aggregates_is_a_condition() -> None:
     """
     Of calls that SELECT has, and of others.

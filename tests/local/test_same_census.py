@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from materializer import Materializer
 from materializer.config import Config, Limits
@@ -78,3 +79,22 @@ def test_both_executors_count_windows_alike(
     here, there = counted(world, spark, 1)
     assert here == there
     assert calls == 1
+
+
+def test_a_gap_that_64_bits_do_not_hold_is_refused(tmp_path: Path, spark: SparkSession) -> None:
+    """
+    As too many windows, not as an overflow.
+    """
+    source = str(tmp_path / "events")
+    times = [-9 * 10**18, 9 * 10**18, 3]
+    write_deltalake(source, pa.table({"at": times, "k": ["a", "a", "b"], "v": [1, 2, 3]}))
+    series: dict[str, Any] = {"engine": "time_series", "window_size": 10, "step": 10, "fill": "ffill"}
+    said = []
+    for executor in EXECUTORS:
+        lake = Materializer(tmp_path / executor, spark=spark, config=Config(limits=Limits(windows=1_000)))
+        lake.define("made", source, time="at", keys=["k"], measures={"total": "sum(v)"}, **series)
+        with pytest.raises(TooManyWindowsError) as caught:
+            lake.refresh("made", executor=executor)
+        said.append(caught.value.message)
+    assert said[0] == said[1]
+    assert "the row k = 'a' at -9000000000000000000" in said[0]

@@ -413,8 +413,9 @@ def test_what_the_gate_holds_back_is_not_switched(refreshed: Site) -> None:
     """
     suite(refreshed, 2)
     applied(refreshed, width="2 hours", measures=MEASURES | {"mean": "avg(price)"})
-    with pytest.raises(QualityGateError):
+    with pytest.raises(QualityGateError) as refused:
         refreshed.lake.build("hourly")
+    assert "'materializer build hourly --publish-anyway REASON' publishes it" in str(refused.value.hint)
     with pytest.raises(NotCoveredError, match="is not built"):
         refreshed.lake.switch("hourly")
     refreshed.expect_true(query=GIVEN)

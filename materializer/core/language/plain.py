@@ -94,7 +94,7 @@ def is_plain(spec: AggregateSpec, columns: Collection[str]) -> bool:
         clauses, _ = split_statement(Fragment(script, script.tokens()))
     except Refused:
         return False
-    if _has_sign(script.tokens()) or _has_odd_quotes(script):
+    if _has_sign(script.tokens()) or any(_has_odd_quotes(piece) for name, piece in clauses.items() if name != "FROM"):
         return False
     items = [item_of(piece, problems) for piece in clauses["SELECT"].split()]
     written = {item.name.lower(): item.expression.normal for item in items if item is not None}
@@ -119,9 +119,9 @@ def _has_sign(tokens: Sequence[Token]) -> bool:
     )
 
 
-def _has_odd_quotes(script: Script) -> bool:
+def _has_odd_quotes(piece: Fragment) -> bool:
     """Return whether a name in quotes is not of words alone, or is that of a function, of a field or of what has fields."""
-    tokens = script.tokens()
+    script, tokens = piece.script, piece.tokens
     for at, token in enumerate(tokens):
         if not script.text.startswith("`", token.start):
             continue

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -109,7 +110,8 @@ class Builder(Struct):
                 state, aggregate.definition.time_type, aggregate.definition.spec.resolution, aggregate.definition.grid
             )
             part_options = replace(options, start=None if start == NEG_INF else start, end=None, max_runs=left)
-            report = self.refresher.refresh(build.id, part_options, on_plan=on_plan, on_run=on_run)
+            with _said_of_build(name):
+                report = self.refresher.refresh(build.id, part_options, on_plan=on_plan, on_run=on_run)
             done.append(report)
             state, build = self._both(name)
             lack = lack_of(state, build, aggregate.definition.grid)
@@ -132,6 +134,20 @@ class Builder(Struct):
         """Return the aggregate and its build; raises NothingBuiltError when there is none."""
         state = self.versions.lake.journal.view().named(name)
         return state, self.versions.build_of(state)
+
+
+@contextmanager
+def _said_of_build(name: str) -> Iterator[None]:
+    """Let the hint of a gate name what builds again: a refresh works on the published version."""
+    try:
+        yield
+    except QualityGateError as exc:
+        if exc.hint == QualityGateError.default_hint:
+            exc.hint = (
+                "look at the failing rows, correct the source or the suite, and build again; "
+                f"'materializer build {name} --publish-anyway REASON' publishes it as it is"
+            )
+        raise
 
 
 def _refuse_withheld(name: str, report: RefreshReport, lack: Lack) -> None:

@@ -22,7 +22,7 @@ from materializer.core.query.nodes import Columns, Query, Union
 from materializer.core.spec.table_names import quoted
 
 LONGEST: Final = 1 << 61
-"""Maximum length of a block of time."""
+"""Maximum length of a block of time, and of a gap that is counted."""
 _WORST, _NEWEST = "_mz_worst", "_mz_newest"
 _EARLIEST: Final = f"min_by({{}}, {TIME})"
 _MOST: Final = "max_by({}, _most)"
@@ -198,6 +198,8 @@ def _block(p: Closing, limit: int) -> int:
 
 
 def _between(p: Closing, start: str, end: str) -> str:
-    """Return the SQL form of :meth:`materializer.core.engines.closing.Closing.between`."""
+    """Return the SQL form of :meth:`materializer.core.engines.closing.Closing.between`, where the gap may be longer than 64 bits hold."""
     length, windows = p.fill_unit
-    return f"(({end} - {start}) div {length}L + 1L) * {windows}L"
+    most = LONGEST // windows
+    gap = f"CASE WHEN {start} < 0 AND {end} > {most}L + {start} THEN {most}L ELSE least({end} - {start}, {most}L) END"
+    return f"({gap} div {length}L + 1L) * {windows}L"
