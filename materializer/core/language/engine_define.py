@@ -88,7 +88,14 @@ def define_engine(
             properties=stored, known_python=known_python,
         )  # fmt: skip
     except DefinitionError as exc:
-        raise DefinitionError([*problems, *exc.problems]) from exc
+        problems += exc.problems
+        counts = {f"m{i}": "count(*)" for i in range(len(flat))}
+        try:  # what is wrong with the parameters is told too, so keys and measures are others
+            spec = define(
+                name, source, time=time, width="1 hour", measures=counts, bucket="slice", resolution=resolution
+            )
+        except DefinitionError:
+            raise DefinitionError(problems) from exc
     spec = replace(spec, properties=tuple(sorted((*spec.properties, *policies))))
     return engine_spec(spec, engine, given, lateness, flat if engine == ROWS else None, problems)
 

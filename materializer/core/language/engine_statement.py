@@ -13,6 +13,7 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from materializer.core.engines.registry import LATENESS
 from materializer.core.language.engine_define import ROWS, define_engine
 from materializer.core.language.selection import Item, group_expressions, group_pieces, item_of
 from materializer.core.language.statement import EngineDraft
@@ -104,7 +105,7 @@ def engine_of_draft(
             measures=parts.measures,
             where=where.text if where is not None else None,
             sequence=draft.settings.sequence,
-            lateness=draft.settings.lateness,
+            lateness=draft.settings.lateness if draft.settings.lateness in LATENESS else "recompute",  # told before
             resolution=draft.settings.resolution if draft.settings.resolution.value != "none" else None,
             comment=draft.comment,
             properties=dict(draft.settings.stored),

@@ -62,3 +62,29 @@ def test_the_time_may_have_any_name(name: str, engine: str) -> None:
     [spec] = parse_definitions(text)
 
     assert (engine, name) == (spec.engine, spec.time_column)
+
+
+def test_all_that_is_wrong_is_told_at_once() -> None:
+    """
+    Names of keys, parameters, functions and lateness, each once; an engine whose name is wrong has no other fault because of it.
+    """
+    series = "CREATE MATERIALIZED VIEW a TBLPROPERTIES ('engine' = 'time_series', 'lateness' = 'strikt') "
+    series += (
+        "AS SELECT window.end AS time, `the key`, last(v) AS x FROM t GROUP BY window(ts, '10 minuets'), `the key`;"
+    )
+    state = "CREATE MATERIALIZED VIEW b TBLPROPERTIES ('engine' = 'reactive_state', 'time' = 'ts', 'keys' = 'the key') "
+    state += "AS SELECT ts, `the key`, mavgg(v, 3) AS m FROM t;"
+    wrong = "CREATE MATERIALIZED VIEW c TBLPROPERTIES ('engine' = 'time_serie', 'fill' = 'ffill') "
+    wrong += "AS SELECT window.end AS time, k, last(v) AS x FROM t GROUP BY window(ts, '10 minutes'), k;"
+    told = []
+    for statement in (series, state, wrong):
+        with pytest.raises(DefinitionError) as caught:
+            parse_definitions(statement)
+        told.append([p.message for p in caught.value.problems])
+
+    for found, parts in zip(
+        told, (("'the key'", "strikt", "minuets"), ("'the key'", "mavgg"), ("time_serie",)), strict=True
+    ):
+        assert [sum(part in message for message in found) > 0 for part in parts] == [True] * len(parts), found
+    assert sum("strikt" in message for message in told[0]) == 1
+    assert len(told[2]) == 1
