@@ -41,10 +41,7 @@ def counted(world: World, spark: SparkSession, limit: int) -> list[tuple[str, di
 
 @pytest.mark.parametrize(
     "name",
-    [
-        name if name in {"filled", "hops of two keys"} else pytest.param(name, marks=pytest.mark.slow)
-        for name in COUNTED
-    ],
+    [name if name == "filled" else pytest.param(name, marks=pytest.mark.slow) for name in COUNTED],
 )
 def test_both_executors_count_windows_alike(
     tmp_path: Path, spark: SparkSession, name: str, monkeypatch: pytest.MonkeyPatch

@@ -83,6 +83,7 @@ def test_an_engine_with_a_small_budget(
     assert (rebuilt == sum(n for what, n in seen.items() if what.startswith("strategy"))) == (budget == "no rows")
 
 
+@pytest.mark.of_spark("the budget decides what Spark writes; the process finds the rows itself, within its own")
 @pytest.mark.parametrize(("budget", "files"), [(Budget(rows=1), "spark"), (Budget(), "driver")])
 def test_late_rows_beyond_the_budget_are_appended_by_spark(
     site: Site, monkeypatch: pytest.MonkeyPatch, budget: Budget, files: str

@@ -90,7 +90,7 @@ def define_engine(
     except DefinitionError as exc:
         problems += exc.problems
         counts = {f"m{i}": "count(*)" for i in range(len(flat))}
-        try:  # what is wrong with the parameters is told too, so keys and measures are others
+        try:  # the parameters are checked as well, with other keys and measures
             spec = define(
                 name, source, time=time, width="1 hour", measures=counts, bucket="slice", resolution=resolution
             )

@@ -105,7 +105,7 @@ def engine_of_draft(
             measures=parts.measures,
             where=where.text if where is not None else None,
             sequence=draft.settings.sequence,
-            lateness=draft.settings.lateness if draft.settings.lateness in LATENESS else "recompute",  # told before
+            lateness=draft.settings.lateness if draft.settings.lateness in LATENESS else "recompute",  # refused before
             resolution=draft.settings.resolution if draft.settings.resolution.value != "none" else None,
             comment=draft.comment,
             properties=dict(draft.settings.stored),

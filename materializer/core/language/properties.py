@@ -99,7 +99,7 @@ def read_properties(
             _refusal(key, value) if engine == CONTINUOUS or key != "lateness" or value.lower() not in LATENESS else None
         )
         if refusal and engine != CONTINUOUS and key in _ENGINES_ONLY:
-            refusal = None  # of an engine whose name is wrong, which is told
+            refusal = None  # of an engine whose name is wrong
         if refusal:
             problems.append(place.problem(*refusal))
             refused.add(key)

@@ -121,7 +121,7 @@ CALLS = [
     ("build hourly", "version.none", "no next version"),
     ("build hourly --max-runs 0", "usage", "max-runs"),
     ("build hourly --buckets-per-run -1", "usage", "buckets-per-run"),
-    ("build hourly --buckets-per-run many", "usage", "integer"),
+    ("build hourly --buckets-per-run many", "usage", "is no whole number"),
     ("build hourly --order both", "usage", "newest"),
     ("build hourly --start 2024-01-01", "usage", "--start"),
     ("build nobody", "aggregate.unknown", "nobody"),

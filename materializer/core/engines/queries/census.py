@@ -200,6 +200,6 @@ def _block(p: Closing, limit: int) -> int:
 def _between(p: Closing, start: str, end: str) -> str:
     """Return the SQL form of :meth:`materializer.core.engines.closing.Closing.between`, where the gap may be longer than 64 bits hold."""
     length, windows = p.fill_unit
-    most = LONGEST // windows
+    most = min(LONGEST, LONGEST // windows * length)
     gap = f"CASE WHEN {start} < 0 AND {end} > {most}L + {start} THEN {most}L ELSE least({end} - {start}, {most}L) END"
     return f"({gap} div {length}L + 1L) * {windows}L"
