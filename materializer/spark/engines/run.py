@@ -7,7 +7,8 @@ A result row is stored whole: ``slice``, keys, ``w_start``, ``w_end``, ``label``
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Final
 
 from msgspec.structs import replace
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -35,6 +36,7 @@ from materializer.spark.query.types import is_storable
 IDENTITY: Final = ("w_start", "w_end", "label", "x_ordinal")
 """Columns that, together with the keys, identify a result row."""
 _OPEN_END: Final = 2**62
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MAX_INLINE: Final = 64
 """Maximum number of parts that the query holds as constants; more parts are joined."""
 
@@ -297,9 +299,19 @@ def _touched(definition: Definition, parts: Sequence[Part]) -> Column:
     for part in parts:
         inside = sf.expr(f"w_start >= {_clamped(part.start)}L AND w_start < {_clamped(part.end)}L")
         for name, value in zip(names, part.key, strict=True):
-            inside = inside & sf.col(quoted(name)).eqNullSafe(sf.lit(value).cast(types[name]))
+            inside = inside & sf.col(quoted(name)).eqNullSafe(literal(value).cast(types[name]))
         found = found | inside
     return found
+
+
+def literal(value: Any) -> Column:
+    """Return a key's value; before 1582 the calendar of Java's times is another than that of a column."""
+    if isinstance(value, datetime):
+        instant = value if value.tzinfo else value.replace(tzinfo=UTC)
+        return sf.timestamp_micros(sf.lit((instant - _EPOCH) // timedelta(microseconds=1)))
+    if isinstance(value, date):
+        return sf.date_from_unix_date(sf.lit((value - _EPOCH.date()).days))
+    return sf.lit(value)
 
 
 def revised(new: DataFrame, old: DataFrame, shown: Mapping[str, bool]) -> DataFrame:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from materializer.core.engines.compile import ARGUMENT
-from materializer.spark.engines.run import revised
+from materializer.spark.engines.run import literal, revised
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -105,3 +108,25 @@ def test_a_revision_is_another_content_that_was_shown(spark: SparkSession) -> No
         None: 5,
         "came": 0,
     }
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("TIMESTAMP '0001-01-01 00:00:00 UTC'", datetime(1, 1, 1, tzinfo=UTC)),
+        ("TIMESTAMP '1582-10-04 12:00:00.000001 UTC'", datetime(1582, 10, 4, 12, 0, 0, 1, tzinfo=UTC)),
+        ("TIMESTAMP '9999-12-31 23:59:59.999999 UTC'", datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)),
+        ("TIMESTAMP_NTZ '0001-01-01 00:00:00'", datetime(1, 1, 1)),  # noqa: DTZ001 (a time without a zone)
+        ("DATE '0001-01-01'", date(1, 1, 1)),
+        ("DATE '1582-10-04'", date(1582, 10, 4)),
+        ("'a'", "a"),
+        ("CAST(NULL AS TIMESTAMP)", None),
+    ],
+)
+def test_the_value_of_a_key_is_that_of_its_column(spark: SparkSession, text: str, value: Any) -> None:
+    """
+    Also where Java's calendar is another: a result whose key is so old stayed beside the one that replaces it.
+    """
+    column = spark.sql(f"SELECT {text} AS k")
+    same = column.where(column["k"].eqNullSafe(literal(value).cast(column.schema["k"].dataType)))
+    assert same.count() == 1
