@@ -133,13 +133,19 @@ def _row(kind: str, entries: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     newest = [entry for entry in entries if entry["code"] == entries[-1]["code"]]
     scenes, cases, refused, left = (sum(e[of] for e in newest) for of in ("scenes", "cases", "refused", "left"))
     seconds = sum(e["seconds"] for e in newest)
-    found = "; ".join(f"seed {one['seed']}: {one['wrong']}" for e in newest for one in e["found"]) or "nothing"
+    by_scene: dict[int, list[Mapping[str, Any]]] = {}
+    for one in (one for e in newest for one in e["found"]):
+        by_scene.setdefault(one["seed"] // SPREAD, []).append(one)
+    found = "; ".join(
+        f"seed {of[0]['seed']}: {of[0]['wrong']}{f' (and {len(of) - 1} more of this scene)' * (len(of) > 1)}"
+        for of in by_scene.values()
+    )
     return (
         kind,
         ", ".join(f"`{c}`" for c in dict.fromkeys(e["commit"] for e in newest)),
         *(f"{n:,}" for n in (scenes, cases, refused, left)),
         f"{seconds / max(cases, 1):.2f}",
-        found,
+        found or "nothing",
     )
 
 
