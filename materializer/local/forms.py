@@ -231,8 +231,7 @@ def of_times(definition: Definition, forms: Forms) -> Forms:
     if engine is None or spec.lateness != "recompute":
         return forms
     texts = [*(key.sql for key in spec.keys), spec.where or "", spec.time_column, engine.params.end or ""]
-    read = "\n".join(texts).lower()
-    return replace(forms, columns={name: kind for name, kind in forms.columns.items() if name.lower() in read})
+    return replace(forms, columns=dict(Scope(forms.columns).of_text("\n".join(texts)).columns))
 
 
 def query_of(definition: Definition) -> EngineQuery:
